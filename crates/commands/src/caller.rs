@@ -19,6 +19,7 @@ use crate::durability::SyncPolicy;
 use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::pubsub::{Kind, PubSub, Run, Subscriptions};
+use crate::replica_level::ReplicaLevel;
 use crate::replication::Replica;
 use crate::transaction::{QueueIsFull, Transaction};
 use crate::waiting::{Awaited, Pending, ReplyTo, Waits};
@@ -45,6 +46,8 @@ pub struct Caller {
     pub no_touch: bool,
     /// What this client asked for in place of `appendfsync`.
     durability: Option<SyncPolicy>,
+    /// What this client asked for in place of `durability-replicas`.
+    replica_level: Option<ReplicaLevel>,
     /// What it has queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// The keys that it watches.
@@ -118,6 +121,7 @@ impl Caller {
             reply_mode: ReplyMode::On,
             no_touch: false,
             durability: None,
+            replica_level: None,
             transaction: None,
             watch: None,
             replica: None,
@@ -140,6 +144,7 @@ impl Caller {
             monitor: self.monitor,
             no_touch: self.no_touch,
             durability: self.durability,
+            replica_level: self.replica_level,
             remembers_reads: self.remembers_reads,
             transaction: self.transaction.take(),
             watch: self.watch.take(),
@@ -154,7 +159,7 @@ impl Caller {
         self.rights = rights;
         (self.monitor, self.no_touch) = (monitor, no_touch);
         (self.transaction, self.watch) = (from.transaction, from.watch);
-        self.durability = from.durability;
+        (self.durability, self.replica_level) = (from.durability, from.replica_level);
         self.closing |= from.closing;
         self.waits.logged.was_always |= from.waits.logged.was_always;
         self.reply_mode = reply_mode.after_command();
@@ -268,9 +273,24 @@ impl Caller {
         args: Args<'_>,
         hash: Option<KeyHash>,
     ) -> Result<(), QueueIsFull> {
+        let bytes_max = engine.config.live().client_query_buffer_limit();
+        self.queue_up_to(bytes_max, &engine.keyspace, command, args, hash)
+    }
+
+    /// The same with another limit.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn queue_up_to(
+        &mut self,
+        bytes_max: u64,
+        keyspace: &Keyspace,
+        command: &Command,
+        args: Args<'_>,
+        hash: Option<KeyHash>,
+    ) -> Result<(), QueueIsFull> {
         if let Some(transaction) = &mut self.transaction {
-            let max = engine.config.live().client_query_buffer_limit();
-            transaction.push(&engine.keyspace, command, args, hash, max)?;
+            transaction.push(keyspace, command, args, hash, bytes_max)?;
         }
         self.client.note_command(command.id);
         self.show_transaction();
@@ -320,6 +340,20 @@ impl Caller {
     #[inline]
     pub fn durability(&self) -> Option<SyncPolicy> {
         self.durability
+    }
+
+    /// Asks for confirmations of replicas in place of `durability-replicas`, or for these again.
+    pub fn set_replica_level(&mut self, level: Option<ReplicaLevel>) {
+        self.replica_level = level;
+    }
+
+    /// The replicas that have a write of this client when it is acknowledged; `None` if there need be none.
+    #[inline]
+    pub fn replica_level(&self, engine: &Engine) -> Option<ReplicaLevel> {
+        match self.replica_level {
+            Some(level) => level.if_any(),
+            None => ReplicaLevel::of_server(engine),
+        }
     }
 
     /// How durable a write of this client is when it is acknowledged.

@@ -28,6 +28,8 @@ pub enum Interrupt {
     Long,
     /// A gate has closed since it was judged. It is judged again.
     Gate,
+    /// It changes the role, which another thread has held still for long. It is tried again soon.
+    Role,
 }
 
 impl CommandError {
@@ -42,6 +44,8 @@ impl CommandError {
         Self::new("WRONGTYPE Operation against a key holding the wrong kind of value");
     /// The command needs shards, or threads that need some, beside those of a transaction.
     pub const NOT_WITHIN: Self = Self::new("ERR Command not allowed inside a transaction");
+    /// The connection carries a stream.
+    pub const OF_REPLICA: Self = Self::new("ERR Replica can't interact with the keyspace");
     /// The key must exist.
     pub const NO_SUCH_KEY: Self = Self::new("ERR no such key");
     /// A number outside of its range.

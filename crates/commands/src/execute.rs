@@ -20,10 +20,12 @@ use tierce_wire::resp::{Args, OwnedArgs, Rest};
 
 use crate::acl;
 use crate::caller::Caller;
+use crate::clock;
 use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::{CommandError, Interrupt};
 use crate::kernel::Kernel;
+use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::stats::{Counters, Stat};
 
@@ -151,8 +153,12 @@ impl<'a, 'k> Context<'a, 'k> {
         }
     }
 
-    /// Has later writes of the caller be as durable as `level` says.
-    pub fn set_durability(&mut self, level: Option<SyncPolicy>) {
+    /// Has later writes of the caller be as durable as these say.
+    pub fn set_durability(
+        &mut self,
+        level: Option<SyncPolicy>,
+        replica_level: Option<ReplicaLevel>,
+    ) {
         // What a transaction has written before goes to the log at its end.
         let has_written = self.apart().is_none_or(|locks| {
             // What is pending with the shard of the last request goes to the log.
@@ -160,6 +166,7 @@ impl<'a, 'k> Context<'a, 'k> {
             locks.has_logged()
         });
         self.caller.set_durability(level, self.kernel, has_written);
+        self.caller.set_replica_level(replica_level);
     }
 
     /// The name for error texts: `get` or `client|list`.
@@ -219,6 +226,10 @@ pub fn admit<'k>(
             return Err(Refused { command: Some(command), error: CommandError::NO_AUTH });
         }
     }
+    if caller.replica().is_some() && !OF_REPLICAS.contains(&command.spec.name) {
+        caller.closing = true;
+        return Err(Refused { command: Some(command), error: CommandError::OF_REPLICA });
+    }
     if caller.is_in_transaction() && command.spec.flags.contains(Flags::NO_MULTI) {
         return Err(Refused { command: Some(command), error: CommandError::NOT_WITHIN });
     }
@@ -234,6 +245,30 @@ pub fn admit<'k>(
         return Err(Refused { command: Some(command), error: CommandError::CANNOT_SAVE });
     }
     Ok(())
+}
+
+/// What a replica may say behind PSYNC: its connection carries the stream, and no replies.
+const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
+
+/// The time for a command that another server has executed before: it stands still before any deadline, unless the
+/// command gives a time that counts from now.
+#[must_use]
+pub fn time_of_effect(name: &str, args: Args<'_>) -> i64 {
+    if counts_from_now(name, args) { clock::unix_ms() } else { clock::STOPPED_MS }
+}
+
+fn counts_from_now(name: &str, args: Args<'_>) -> bool {
+    let is_one_of = |arg: &[u8], words: &[&str]| {
+        words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let has = |words: &[&str]| args.iter().any(|arg| is_one_of(arg, words));
+    match name {
+        "setex" | "psetex" | "expire" | "pexpire" | "hexpire" | "hpexpire" => true,
+        // A value that happens to be such a word only means that the clock is looked at.
+        "set" | "getex" => has(&["ex", "px"]),
+        "restore" => !has(&["absttl"]),
+        _ => false,
+    }
 }
 
 /// Whether a call says who the client is.

@@ -20,6 +20,8 @@ use crate::error::CommandError;
 use crate::eviction::Room;
 use crate::execute::{self, Refused};
 use crate::kernel::Kernel;
+use crate::redirect;
+use crate::replica_level::ReplicaLevel;
 
 /// Why a request is held back; times are Unix milliseconds.
 #[derive(Clone, Copy)]
@@ -48,6 +50,11 @@ pub enum Cause {
     Device,
     /// A shard that another thread holds for long.
     Shard(usize),
+    /// Another thread holds the role still for long; it may be free later.
+    Role {
+        /// When to look again.
+        until_ms: i64,
+    },
 }
 
 impl From<Busy> for Cause {
@@ -147,6 +154,8 @@ pub struct Gates {
     pub has_spilled: bool,
     /// Changes are published, or told to clients that track keys, faster than these get them.
     is_congested: bool,
+    /// The replicas that have a write before it is acknowledged.
+    pub level: Option<ReplicaLevel>,
     open: bool,
     /// They would be open, but not everything is allowed to the caller.
     open_to_restricted: bool,
@@ -168,7 +177,8 @@ impl Gates {
     pub fn read_for_all(kernel: &Kernel, now_ms: i64) -> Self {
         let mut gates = Self::at(now_ms);
         let policy = || kernel.config.live().appendfsync();
-        let is_special = gates.are_closed_to_some(kernel, policy);
+        let is_special = gates.are_closed_to_some(kernel, policy)
+            | gates.look_for_level(kernel, ReplicaLevel::of_server(kernel));
         gates.open = !is_special & !gates.watched & !gates.has_spilled;
         gates
     }
@@ -190,6 +200,7 @@ impl Gates {
             measured: false,
             has_spilled: false,
             is_congested: false,
+            level: None,
             open: false,
             open_to_restricted: false,
             open_to_queue: false,
@@ -202,6 +213,7 @@ impl Gates {
         caller.renew_rights(&kernel.acl.users);
         let is_special = self.are_closed_to_some(kernel, || caller.sync_policy(kernel));
         let is_special = is_special
+            | self.look_for_level(kernel, caller.replica_level(kernel))
             | self.watched
             | self.measured
             | self.has_spilled
@@ -237,6 +249,24 @@ impl Gates {
             | self.is_loading
             | self.lacks_replicas;
         refuses | self.is_late | self.paused | self.limited | self.is_congested
+    }
+
+    /// Whether writes wait for replicas. Without a stream they could not be confirmed, and are not done at all.
+    #[inline]
+    fn look_for_level(&mut self, kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
+        self.level = level;
+        if level.is_some() && !kernel.feed.is_followed() {
+            self.note_no_stream(kernel);
+        }
+        level.is_some()
+    }
+
+    /// In a failover the stream pauses before the role is seen to change. Writes are held back until then, and then refused
+    /// as those of a replica. So the role is looked at behind the failover.
+    #[cold]
+    fn note_no_stream(&mut self, kernel: &Kernel) {
+        self.lacks_replicas |= !kernel.failover.is_on();
+        self.is_read_only |= kernel.role.is_read_only();
     }
 
     /// Whether `command` passes without another look, and changes nothing that is decided here.
@@ -291,6 +321,13 @@ impl Gates {
                 || spec.flags.contains(Flags::NO_AUTH)
                 || spec.name == "client"
         };
+        // Before what a replica cannot do at the moment: its primary may.
+        if self.is_read_only
+            && redirect::concerns(caller, command)
+            && let Some(error) = kernel.redirection()
+        {
+            return Verdict::Refused(Refused { command: Some(command), error });
+        }
         if self.is_loading && !is_answered_while_loading(spec) {
             let error = CommandError::LOADING;
             return Verdict::Refused(Refused { command: Some(command), error });
@@ -298,6 +335,13 @@ impl Gates {
         if self.is_stale && !spec.flags.contains(Flags::STALE) {
             let error = CommandError::PRIMARY_IS_DOWN;
             return Verdict::Refused(Refused { command: Some(command), error });
+        }
+        // A message goes into the stream, of which a pause is to see the end.
+        if self.paused
+            && is_publishing(spec)
+            && let Some(until_ms) = kernel.pause.holds(true, is_exempt, self.now_ms)
+        {
+            return Verdict::Held(Cause::Pause { until_ms });
         }
         match self.admit(kernel, locks, caller.access_of(command), is_exempt) {
             Admission::Passes

@@ -9,24 +9,28 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tierce_engine::feed::Reader;
+use tierce_keyspace::{ShardLocks, StreamPlace};
 use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::acl::{
     self, Acl, ChannelDefault, Denial, Denied, FileError, Reason, Rights, Terms, Users,
 };
 use crate::answer::Answer;
+use crate::bucket::Bucket;
 use crate::caller::Caller;
 use crate::clients::{Client, ClientFlags, Deferred, Listener, Pause, Registry};
 use crate::command::{Access, Command, CommandId, Flags, Table};
 use crate::config::{DirectiveId, Peer, Settings};
 use crate::engine::Engine;
-use crate::error::CommandError;
+use crate::error::{CommandError, Interrupt};
 use crate::hot_keys::{HotKeys, Sums};
 use crate::message::Notice;
 use crate::offload::Offload;
 use crate::process;
 use crate::pubsub::PubSub;
 use crate::replication::Primary;
+use crate::replication::failover::Failover;
 use crate::replication::role::{Address, Role};
 use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
@@ -110,6 +114,10 @@ pub struct Kernel {
     pub primary: Primary,
     /// Whether this is a replica.
     pub role: Role,
+    /// Whether it hands that over.
+    pub failover: Failover,
+    /// How far the log in a bucket is.
+    pub bucket: Bucket,
     shutdown: ShutdownRequest,
     /// Of the workers, then of the threads for long commands, then of those for programs.
     counters: Box<[Counters]>,
@@ -240,6 +248,8 @@ impl Kernel {
             pubsub: Arc::new(PubSub::new(workers)),
             primary: Primary::new(),
             role: Role::default(),
+            failover: Failover::default(),
+            bucket: Bucket::default(),
             shutdown: ShutdownRequest::default(),
             counters,
             spare: SpareCounters::default(),
@@ -297,19 +307,21 @@ impl Kernel {
         self.follow_meanwhile(primary, now_ms)
     }
 
-    /// The same where shards are held: what is being applied may wait for these, so it is not waited for.
+    /// The same where that is ensured already ([`Role::hold_still`]).
     pub fn follow_meanwhile(&self, primary: Option<Address>, now_ms: i64) -> bool {
         if primary.is_none() && self.role.following().is_some() {
             // Before the first change that is not of the stream.
-            self.keyspace.set_following(false);
             self.leave_stream();
+            if self.primary.take_over(now_ms) {
+                self.feed.resume(Reader::Replicas);
+            }
+            // Last: keys whose time has come expire at once, and replicas have to hear of that.
+            self.keyspace.set_following(false);
         }
         if !self.role.follow(primary.clone(), now_ms) {
             return false;
         }
-        self.keyspace.set_following(primary.is_some());
-        self.log.set_replica(primary.is_some());
-        self.config.set_primary(primary.clone().map(|primary| (primary.host, primary.port)));
+        self.note_primary(primary.as_ref());
         match primary {
             Some(primary) => {
                 self.log.notice(format_args!("This server is a replica of {primary} now"));
@@ -317,6 +329,25 @@ impl Kernel {
             None => self.log.notice("This server is a primary now"),
         }
         true
+    }
+
+    /// The server follows this primary from now on, or none.
+    pub(crate) fn note_primary(&self, primary: Option<&Address>) {
+        self.note_follows(primary.is_some());
+        self.config.set_primary(primary.map(|primary| (primary.host.clone(), primary.port)));
+    }
+
+    /// The server follows another one from now on, or none.
+    pub(crate) fn note_follows(&self, follows: bool) {
+        self.primary.note_role(follows);
+        self.feed.call(Reader::Replicas);
+        self.keyspace.set_following(follows);
+        self.log.set_replica(follows);
+    }
+
+    /// Has clients served that wait for keys which were changed with these locks, as the log of another server was applied.
+    pub fn serve_waiting(&self, locks: &mut ShardLocks<'_>) {
+        locks.take_ready().into_iter().for_each(|key| self.offload.serve(key));
     }
 
     /// Finds out whether there are enough replicas for clients to write. To be called when one comes, goes or is silent.
@@ -334,6 +365,16 @@ impl Kernel {
         if self.keyspace.stream_place().is_some() {
             let mut locks = self.keyspace.locks();
             locks.move_to(None);
+            locks.release();
+        }
+    }
+
+    /// The data do not change any more until the next start, and are those of this place. In the log of a replica that is
+    /// noted with its last change.
+    pub fn end_at(&self, place: StreamPlace) {
+        if self.role.following().is_none() {
+            let mut locks = self.keyspace.locks();
+            locks.end_at(place);
             locks.release();
         }
     }
@@ -401,6 +442,18 @@ impl Kernel {
         match self.config.live().busy_reply_threshold() {
             0 => Duration::MAX,
             ms => Duration::from_millis(ms),
+        }
+    }
+
+    /// What a client is told whose command was interrupted, if a program has held for too long what it needs, or may
+    /// have: who holds the role still may wait for any shard.
+    #[cold]
+    pub fn busy_with_program(&self, interrupt: Interrupt) -> Option<CommandError> {
+        let (running, threshold) = (&self.scripts.running, self.busy_threshold());
+        match interrupt {
+            Interrupt::Busy(busy) => running.refusal(busy.shard, threshold),
+            Interrupt::Role => running.any_for(threshold),
+            Interrupt::Long | Interrupt::Gate => None,
         }
     }
 

@@ -49,11 +49,14 @@ pub mod error;
 pub mod reply;
 
 pub mod answer;
+pub mod bucket;
 pub mod caller;
 pub mod clients;
+pub mod lease;
 pub mod message;
 pub mod notifications;
 pub mod pubsub;
+pub mod replica_level;
 pub mod transaction;
 pub mod waiting;
 
@@ -77,6 +80,8 @@ pub mod execute;
 pub mod fetch;
 pub mod gates;
 pub mod plan;
+mod redirect;
+pub mod roles;
 mod run;
 pub mod tracking;
 
@@ -86,7 +91,7 @@ pub mod replication;
 
 pub use commands::server::info::read_metrics;
 pub use commands::{table, table_for};
-pub use run::counts_from_now;
+pub use execute::time_of_effect;
 
 use tierce_config as config;
 use tierce_engine as engine;

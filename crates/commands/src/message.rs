@@ -1,6 +1,9 @@
 //! Messages to workers.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::durability::Switched;
 use crate::persistence::SaveId;
@@ -36,4 +39,41 @@ pub enum Notice {
         /// Zero for never.
         timeout_ms: u64,
     },
+    /// What the worker was doing is done: it says so.
+    Report(Arc<Reported>),
+}
+
+/// Which workers have read a notice.
+#[derive(Debug)]
+pub struct Reported {
+    /// How many have not.
+    left: Mutex<usize>,
+    none_left: Condvar,
+}
+
+impl Reported {
+    /// So many are going to.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        Self { left: Mutex::new(workers), none_left: Condvar::new() }
+    }
+
+    /// One more has.
+    pub fn one(&self) {
+        let mut left = self.left.lock();
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            self.none_left.notify_all();
+        }
+    }
+
+    /// Waits until all have, but no longer than so. Whether all have.
+    #[must_use]
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let mut left = self.left.lock();
+        if *left > 0 {
+            let _ = self.none_left.wait_for(&mut left, at_most);
+        }
+        *left == 0
+    }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
 use tierce_output::{Mark, Output};
-use tierce_wire::resp::Args;
+use tierce_wire::resp::{Args, OwnedArgs};
 
 use crate::blocking;
 use crate::caller::Caller;
@@ -27,6 +27,7 @@ use crate::fetch;
 use crate::gates::{Gates, Verdict};
 use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
+use crate::lease::Holding;
 use crate::message::Notice;
 use crate::meter::{Meter, Words};
 use crate::monitors;
@@ -81,8 +82,7 @@ impl Kernel {
         let Ok(command) = execute::resolve(self, args) else {
             return self.execute(caller, args, output);
         };
-        let is_relative = counts_from_now(command.spec.name, args.iter());
-        let now_ms = if is_relative { clock::unix_ms() } else { clock::STOPPED_MS };
+        let now_ms = execute::time_of_effect(command.spec.name, args);
         let by = Runs::OfPrimary { stream, offset };
         self.run_by(by, command, caller, args, output, now_ms);
     }
@@ -116,6 +116,20 @@ impl Kernel {
             }
             Err(_) => self.execute(caller, args, output),
         }
+    }
+
+    /// Executes EXEC in the same way, by whatever name clients call it.
+    pub fn exec_beside(
+        &self,
+        caller: &mut Caller,
+        output: &mut Output,
+        gives_up: &dyn Fn() -> bool,
+    ) {
+        let mut args = OwnedArgs::new();
+        args.push(b"exec").expect("a short one");
+        let command = self.commands.find_original(b"exec").expect("the table has it");
+        let (by, now_ms) = (Runs::Beside { gives_up }, clock::unix_ms());
+        self.run_by(by, command, caller, args.as_args(), output, now_ms);
     }
 
     /// Executes a call if that takes neither waiting nor long: one of a command for a single key, while nothing holds it
@@ -162,6 +176,9 @@ impl Kernel {
         self.spare.give_back(counters);
     }
 }
+
+/// How long a call that came over no connection waits for the bucket; its writes may get there later.
+const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
 
 /// On what kind of thread a call runs.
 #[derive(Clone, Copy)]
@@ -248,6 +265,11 @@ impl<'k> Run<'k, '_> {
         if locks.take_logged() {
             self.acknowledge(caller, output, begin);
         }
+        let may_tell = match self.by {
+            Runs::OfPrimary { .. } => true,
+            _ => self.kernel.bucket.wait_for_lease(BUCKET_PATIENCE),
+        };
+        self.tell_if(may_tell, caller, output, begin);
         if gates.watched {
             monitors::show(self.kernel, self.command, caller, self.args);
         }
@@ -302,7 +324,15 @@ impl<'k> Run<'k, '_> {
     }
 
     fn queue(&self, caller: &mut Caller, output: &mut Output) {
-        match caller.queue(self.kernel, self.command, self.args, None) {
+        let queued = match self.by {
+            // The primary has executed it. Limits are for clients, and without it the data would be no copy any more.
+            Runs::OfPrimary { .. } => {
+                let keyspace = &self.kernel.keyspace;
+                caller.queue_up_to(u64::MAX, keyspace, self.command, self.args, None)
+            }
+            _ => caller.queue(self.kernel, self.command, self.args, None),
+        };
+        match queued {
             Ok(()) => reply(caller, output, |reply| reply.queued()),
             Err(_) => {
                 caller.doom_transaction();
@@ -342,11 +372,8 @@ impl<'k> Run<'k, '_> {
         let Self { kernel, command, by, .. } = *self;
         debug_assert!(matches!(by, Runs::Beside { .. }), "{} is interrupted", command.full_name);
         locks.release();
-        if let Interrupt::Busy(busy) = interrupt {
-            let threshold = kernel.busy_threshold();
-            if let Some(error) = kernel.scripts.running.refusal(busy.shard, threshold) {
-                return Err(self.refused(error));
-            }
+        if let Some(error) = kernel.busy_with_program(interrupt) {
+            return Err(self.refused(error));
         }
         if by.gives_up() {
             return Err(self.refused(GAVE_UP));
@@ -362,7 +389,9 @@ impl<'k> Run<'k, '_> {
         locks.set_origin(caller.origin());
         let gates = Gates::read(kernel, caller, self.now_ms);
         let writes = Access::of(command.spec).writes;
-        if gates.has_spilled || writes && caller.sync_policy(kernel) == SyncPolicy::Always {
+        let would_wait = writes && caller.sync_policy(kernel) == SyncPolicy::Always
+            || kernel.bucket.lease.holding() != Holding::Held;
+        if gates.has_spilled || would_wait {
             return false;
         }
         match gates.judge(kernel, caller, &mut locks, command, args) {
@@ -380,6 +409,10 @@ impl<'k> Run<'k, '_> {
         if caller.is_in_transaction() || !locks.try_reach(hash) {
             return false;
         }
+        // Its thread is none of those that say when they are done with what they had let in.
+        if writes && kernel.has_closed(Access::of(command.spec)) {
+            return false;
+        }
         let begin = output.mark();
         if self.enter(caller, &mut locks, output).is_some() {
             return false;
@@ -388,6 +421,7 @@ impl<'k> Run<'k, '_> {
         if locks.take_logged() {
             self.acknowledge(caller, output, begin);
         }
+        self.tell_if(kernel.bucket.lease.holding() == Holding::Held, caller, output, begin);
         if gates.watched {
             monitors::show(kernel, command, caller, args);
         }
@@ -476,6 +510,17 @@ impl<'k> Run<'k, '_> {
         }
     }
 
+    /// Replaces the reply by an error unless this server is sure to own the log of its bucket.
+    fn tell_if(&self, may_tell: bool, caller: &Caller, output: &mut Output, begin: Mark) {
+        const LEASE_OVER: CommandError = CommandError::new(
+            "MISCONF the lease of the bucket is over: it is not known whether this has been done",
+        );
+        if !may_tell {
+            output.truncate(begin);
+            Reply::new(output, caller.proto).error(&LEASE_OVER);
+        }
+    }
+
     /// What the call has written is in the log. As durable as the caller wants it, it is acknowledged; if that cannot
     /// be, the reply is an error.
     fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) {
@@ -483,6 +528,7 @@ impl<'k> Run<'k, '_> {
         let is_logged = match caller.sync_policy(self.kernel) {
             _ if wal.has_write_error() => false,
             SyncPolicy::Always => wal.sync().is_ok(),
+            SyncPolicy::Bucket => self.kernel.bucket.wait(&self.kernel.feed, BUCKET_PATIENCE),
             _ => true,
         };
         if caller.durability() == Some(SyncPolicy::EverySecond) {
@@ -490,23 +536,11 @@ impl<'k> Run<'k, '_> {
         }
         if !is_logged {
             output.truncate(begin);
-            let error = CommandError::not_logged(wal.write_error());
+            let cause = self.kernel.durability.write_failure();
+            let cause = cause.or_else(|| Some("the bucket does not answer".to_owned()));
+            let error = CommandError::not_logged(cause);
             Reply::new(output, caller.proto).error(&error);
         }
-    }
-}
-
-/// Whether a command gives a time that counts from now.
-#[must_use]
-pub fn counts_from_now<'a>(name: &str, mut args: impl Iterator<Item = &'a [u8]>) -> bool {
-    let mut has =
-        |words: &[&[u8]]| args.any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)));
-    match name {
-        "setex" | "psetex" | "expire" | "pexpire" | "hexpire" | "hpexpire" => true,
-        // A value that happens to be such a word only means that the clock is looked at.
-        "set" | "getex" => has(&[b"ex", b"px"]),
-        "restore" => !has(&[b"absttl"]),
-        _ => false,
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Shutdown {
         saving: Saving,
         /// Whether the server ends even if there can be none.
         force: bool,
+        /// Whether it ends without waiting for replicas.
+        now: bool,
     },
     /// SIGTERM or SIGINT; `shutdown-on-sigterm` and `shutdown-on-sigint` say what it means.
     Signal {
@@ -22,9 +24,15 @@ pub enum Shutdown {
         saving: Saving,
         /// Whether the server ends even if there can be none.
         force: bool,
+        /// Whether it ends without waiting for replicas.
+        now: bool,
     },
     /// The program that the server is a part of.
     Owner,
+    /// Another server owns the log in the bucket, and this one may show nothing any more.
+    Deposed,
+    /// The log in the bucket has everything, and is released for another server (`FAILOVER`).
+    HandsOver,
 }
 
 /// Whether a snapshot is taken before the end.
@@ -47,7 +55,7 @@ impl Shutdown {
             (_, true) => Saving::Never,
             _ => Saving::IfConfigured,
         };
-        Self::Signal { saving, force: words.contains(&"force") }
+        Self::Signal { saving, force: words.contains(&"force"), now: words.contains(&"now") }
     }
 
     /// Whether a snapshot is taken before the end.
@@ -56,9 +64,24 @@ impl Shutdown {
             Self::Command { saving: Saving::Always, .. }
             | Self::Signal { saving: Saving::Always, .. } => true,
             Self::Command { saving: Saving::Never, .. }
-            | Self::Signal { saving: Saving::Never, .. } => false,
+            | Self::Signal { saving: Saving::Never, .. }
+            | Self::Deposed
+            | Self::HandsOver => false,
             _ => !config.settings().save_points().is_empty(),
         }
+    }
+
+    /// Whether the server ends without waiting for replicas.
+    #[must_use]
+    pub fn is_now(self) -> bool {
+        matches!(self, Self::Command { now: true, .. } | Self::Signal { now: true, .. })
+            || self.leaves_bucket()
+    }
+
+    /// Whether another server owns the log in the bucket from now on.
+    #[must_use]
+    pub fn leaves_bucket(self) -> bool {
+        matches!(self, Self::Deposed | Self::HandsOver)
     }
 
     /// Whether the server ends even if the snapshot fails.
@@ -70,32 +93,105 @@ impl Shutdown {
 /// Where the end is asked for, and waited for.
 #[derive(Default)]
 pub struct ShutdownRequest {
-    reason: Mutex<Option<Shutdown>>,
-    asked: Condvar,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    reason: Option<Shutdown>,
+    /// Replicas get the rest before the end, until this time at most, in Unix milliseconds.
+    waits_until_ms: Option<i64>,
+    /// They are waited for no longer.
+    is_now: bool,
+    is_aborted: bool,
+}
+
+/// How a shutdown that waits for replicas goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Course {
+    /// It waits.
+    Waits,
+    /// A client or signal wants the end at once.
+    Ends,
+    /// A client wants no end.
+    Aborted,
 }
 
 impl ShutdownRequest {
-    /// Asks for the end. The first reason counts.
+    /// Asks for the end. The first reason counts, but a later one may be in more of a hurry.
     pub fn ask(&self, reason: Shutdown) {
-        self.reason.lock().get_or_insert(reason);
-        self.asked.notify_all();
+        let mut state = self.state.lock();
+        state.reason.get_or_insert(reason);
+        state.is_now |= reason.is_now();
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Goes on after all.
     pub fn cancel(&self) {
-        *self.reason.lock() = None;
+        *self.state.lock() = State::default();
+    }
+
+    /// Why the end is asked for, if it is.
+    #[must_use]
+    pub fn reason(&self) -> Option<Shutdown> {
+        self.state.lock().reason
+    }
+
+    /// Whether the end is asked for.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.state.lock().reason.is_some()
     }
 
     /// Waits until the end is asked for, and calls `meanwhile` each time that `every` has passed.
     pub fn wait(&self, every: Duration, meanwhile: impl Fn()) -> Shutdown {
-        let mut reason = self.reason.lock();
+        let mut state = self.state.lock();
         loop {
-            if let Some(reason) = *reason {
+            if let Some(reason) = state.reason {
                 return reason;
             }
-            if self.asked.wait_for(&mut reason, every).timed_out() {
+            if self.changed.wait_for(&mut state, every).timed_out() {
                 meanwhile();
             }
+        }
+    }
+
+    /// Replicas get the rest before the end, until this time at most, in Unix milliseconds; `None` if they have it.
+    pub fn await_replicas(&self, until_ms: Option<i64>) {
+        self.state.lock().waits_until_ms = until_ms;
+    }
+
+    /// How many milliseconds replicas are waited for at most, while they are.
+    #[must_use]
+    pub fn left_ms(&self, now_ms: i64) -> Option<i64> {
+        let until_ms = self.state.lock().waits_until_ms?;
+        Some(until_ms.saturating_sub(now_ms).max(0))
+    }
+
+    /// Gives the end up, if it waits for replicas. Whether it does.
+    #[must_use]
+    pub fn abort(&self) -> bool {
+        let mut state = self.state.lock();
+        let waits = state.waits_until_ms.is_some();
+        state.is_aborted |= waits;
+        drop(state);
+        self.changed.notify_all();
+        waits
+    }
+
+    /// Waits for a decision of others, but no longer than so.
+    #[must_use]
+    pub fn course(&self, at_most: Duration) -> Course {
+        let mut state = self.state.lock();
+        if !state.is_now && !state.is_aborted {
+            let _ = self.changed.wait_for(&mut state, at_most);
+        }
+        match &*state {
+            State { is_aborted: true, .. } => Course::Aborted,
+            State { is_now: true, .. } => Course::Ends,
+            _ => Course::Waits,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Transaction {
     may_be_heavy: bool,
     changes_subscriptions: bool,
     runs_programs: bool,
+    changes_role: bool,
+    reads_data: bool,
     is_doomed: bool,
 }
 
@@ -132,6 +134,8 @@ impl Default for Transaction {
             may_be_heavy: false,
             changes_subscriptions: false,
             runs_programs: false,
+            changes_role: false,
+            reads_data: false,
             is_doomed: false,
         }
     }
@@ -192,6 +196,18 @@ impl Transaction {
         self.runs_programs
     }
 
+    /// Whether one of them makes the server a replica or a primary.
+    #[must_use]
+    pub fn changes_role(&self) -> bool {
+        self.changes_role
+    }
+
+    /// Whether one of them shows data, or may.
+    #[must_use]
+    pub fn reads_data(&self) -> bool {
+        self.reads_data
+    }
+
     /// Whether EXEC will be refused.
     #[must_use]
     pub fn is_doomed(&self) -> bool {
@@ -239,7 +255,9 @@ impl Transaction {
         let flags = command.spec.flags;
         self.changes_subscriptions |=
             flags.contains(Flags::SUBSCRIBING) || flags.contains(Flags::TRACKING);
+        self.changes_role |= matches!(command.spec.name, "replicaof" | "slaveof" | "failover");
         self.runs_programs |= flags.contains(Flags::PROGRAM);
+        self.reads_data |= flags.reads_data();
         let hash = match hash {
             _ if !command.has_one_key => None,
             None => Some(keyspace.hash(args.at(command.first_key))),

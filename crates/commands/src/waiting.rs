@@ -23,6 +23,7 @@ use crate::durability::{SWITCHED_BY_ANOTHER, SyncPolicy, WalHandle};
 use crate::error::CommandError;
 use crate::message::Notice;
 use crate::persistence::SaveId;
+use crate::replica_level::Unconfirmed;
 use crate::reply::Reply;
 
 /// A request that has waited so often for values on disk is executed all the same, and reads them itself.
@@ -38,6 +39,8 @@ pub struct Waits {
     fetch_rounds: u8,
     /// What the client has written to the log.
     pub logged: Logged,
+    /// Its replies, while they wait for replicas.
+    unconfirmed: Option<Box<Unconfirmed>>,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +73,8 @@ pub enum Obstacle {
     Delivery,
     /// Another thread holds this shard for long.
     Shard(usize),
+    /// Another thread holds the role still for long.
+    Role,
 }
 
 /// A reply that is waited for.
@@ -163,8 +168,18 @@ pub struct Logged {
     pub awaits_device: bool,
     /// The level was `always` for some of the writes that are not noted yet.
     pub was_always: bool,
+    /// Replies of this connection wait for the bucket, since it asked for that, until the last of them is sent.
+    pub awaits_bucket: bool,
+    /// Replies of this connection wait for a proof of the lease, until the last of them is sent.
+    pub awaits_lease: bool,
+    /// The place in the log that some of the replies wait for the device to reach.
+    pub device_at: u64,
+    /// The position of the feed that some of them wait for the bucket to have.
+    pub bucket_at: u64,
     /// The connection is among those of its worker that wait for the device.
     pub is_listed: bool,
+    /// Replicas have to have what was written since the last send. Of protocols other than RESP.
+    pub is_unconfirmed: bool,
 }
 
 impl Logged {
@@ -296,6 +311,25 @@ impl Waits {
         let id = self.next_reply();
         self.replies = self.replies.wrapping_add(1);
         self.wait = Wait::Reply(Pending { id, awaited, is_heard });
+    }
+
+    /// Keeps the replies that were written until replicas have confirmed the writes.
+    pub fn wait_for_replicas(&mut self, awaited: Awaited, unconfirmed: Unconfirmed) {
+        self.wait_for(awaited, true);
+        self.unconfirmed = Some(Box::new(unconfirmed));
+    }
+
+    /// Whether replies wait for replicas.
+    #[inline]
+    pub fn has_unconfirmed(&self) -> bool {
+        self.unconfirmed.is_some()
+    }
+
+    /// The replies that have waited for replicas. The connection goes on.
+    pub fn end_unconfirmed(&mut self) -> Option<Unconfirmed> {
+        let unconfirmed = self.unconfirmed.take()?;
+        self.end();
+        Some(*unconfirmed)
     }
 
     /// The reply that is waited for comes for something else than was thought.

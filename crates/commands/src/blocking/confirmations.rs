@@ -1,18 +1,22 @@
 //! WAIT, and WAITAOF with replicas: suspends clients until replicas have acknowledged, and replies to them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
 
+use tierce_engine::feed::Reader;
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
+use super::unblock_by_role;
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
 use crate::execute::Mode;
 use crate::kernel::Kernel;
+use crate::replica_level::Unconfirmed;
 use crate::replication::{Confirmed, Replica, Waiting, Wanted};
 use crate::reply::Reply;
-use crate::waiting::{Awaited, ConnAddress, Patience, ReplyTo};
+use crate::waiting::{Awaited, ConnAddress, Patience, ReplyTo, Waits};
 
 impl Kernel {
     fn confirmed(&self, wanted: Wanted) -> Confirmed {
@@ -27,9 +31,9 @@ impl Kernel {
         replicas: &[Arc<Replica>],
     ) -> Confirmed {
         let has_it = |replica: &&Arc<Replica>| {
-            let reached = match wanted {
-                Wanted::Received { .. } => replica.acknowledged(),
-                Wanted::Synced { .. } => replica.synced(),
+            let reached = match wanted.is_logged() {
+                false => replica.acknowledged(),
+                true => replica.synced(),
             };
             replica.is_online() && offset.is_some_and(|offset| reached >= offset)
         };
@@ -61,21 +65,53 @@ impl Kernel {
     }
 
     fn wait_for_confirmations(&self, caller: &mut Caller, wanted: Wanted, patience: Patience) {
-        let confirmations = &self.primary.confirmations;
         let (to, proto) = (caller.reply_to(), caller.proto);
+        self.list(to, proto, wanted);
+        caller.wait_for(Awaited::Confirmations { to, patience });
+        // It finds out where that is in the stream, and asks the replicas.
+        self.feed.call(Reader::Replicas);
+        // The role may have changed since the command asked for it. Of this thread and the one that changes it, which ends
+        // what clients wait for, at least one sees what the other has done.
+        fence(SeqCst);
+        if self.role.is_replica() {
+            unblock_by_role(self, &caller.client);
+        }
+    }
+
+    /// Lists a client that waits for what was written so far.
+    fn list(&self, to: ReplyTo, proto: Proto, wanted: Wanted) {
+        let confirmations = &self.primary.confirmations;
         let position = self.feed.position();
         let mut state = confirmations.state.lock();
         state.waiting.push(Waiting { to, proto, wanted, position, offset: None });
         confirmations.has_waiting.store(true, Relaxed);
-        drop(state);
-        caller.wait_for(Awaited::Confirmations { to, patience });
-        // It finds out where that is in the stream, and asks the replicas.
-        self.feed.call();
+    }
+
+    /// Has the client of a connection wait until replicas have all that was written so far, and its replies with it. To be
+    /// called without a locked shard. The follower of the feed is to be called then, once for all clients of a turn.
+    pub fn wait_for_replicas(
+        &self,
+        waits: &mut Waits,
+        conn: ConnAddress,
+        mut unconfirmed: Unconfirmed,
+    ) {
+        let to = ReplyTo { conn, wait: waits.next_reply() };
+        // Nothing is sent before the replicas have confirmed; the device is reached meanwhile.
+        unconfirmed.awaits_device = std::mem::take(&mut waits.logged.awaits_device);
+        if let Some(wal_handle) = self.durability.wal_handle().filter(|_| unconfirmed.awaits_device)
+        {
+            wal_handle.demand(waits.logged.at);
+        }
+        // The protocol matters to others than this: the replies are written already.
+        self.list(to, Proto::Resp2, Wanted::Level(unconfirmed.level));
+        let patience = Patience::Ms(self.config.live().durability_replicas_timeout());
+        waits.wait_for_replicas(Awaited::Confirmations { to, patience }, unconfirmed);
     }
 
     /// Answers the clients that have got what they wait for.
     #[inline]
     pub fn serve_confirmed(&self) {
+        self.failover.note_news();
         if self.primary.confirmations.has_waiting.load(Relaxed) {
             self.answer_confirmed();
         }
@@ -104,9 +140,15 @@ impl Kernel {
     }
 
     /// Takes a client from those that wait for confirmations: what there is so far, unless it is just being answered.
-    pub(crate) fn stop_confirming(&self, to: ReplyTo) -> Option<Confirmed> {
+    pub fn stop_confirming(&self, to: ReplyTo) -> Option<Confirmed> {
         let waiting = self.primary.confirmations.remove(|other| other == to)?;
         Some(self.confirmed_at_last(&waiting))
+    }
+
+    pub(crate) fn waits_for_confirmations(&self, conn: ConnAddress) -> bool {
+        let confirmations = &self.primary.confirmations;
+        confirmations.has_waiting.load(Relaxed)
+            && confirmations.state.lock().waiting.iter().any(|waiting| waiting.to.conn == conn)
     }
 
     /// The same for a connection, which may wait for something else.

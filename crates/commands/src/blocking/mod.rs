@@ -18,6 +18,8 @@ mod nonblocking;
 mod serve;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::fence;
 
 use parking_lot::Mutex;
 use tierce_keyspace::{Cancelled, Db, Key, Reason};
@@ -26,7 +28,7 @@ use tierce_wire::resp::{OwnedArgs, Proto};
 
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
-use crate::clients::{Client, Listener};
+use crate::clients::{Client, ClientFlags, Listener};
 use crate::error::CommandError;
 pub use crate::execute::{Attempt, Mode};
 use crate::execute::{Context, Guard};
@@ -55,6 +57,13 @@ pub(crate) struct Wait<'a> {
 const TIME_IS_UP: Reason = Reason(1);
 const UNBLOCKED: Reason = Reason(2);
 const GONE: Reason = Reason(3);
+const ROLE_CHANGED: Reason = Reason(4);
+const REDIRECTED: Reason = Reason(5);
+
+/// To a client that has waited for what a replica cannot give it.
+pub(crate) const ENDED_BY_ROLE: CommandError = CommandError::new(
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+);
 
 /// A client that waits, for the threads that serve it.
 struct Blocked {
@@ -174,9 +183,14 @@ pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
     }
 }
 
-fn write_in_vain(reason: Reason, reply: &mut Reply<'_>) {
+fn write_in_vain(kernel: &Kernel, reason: Reason, reply: &mut Reply<'_>) {
     const ERROR: CommandError = CommandError::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-    if reason == UNBLOCKED { reply.error(&ERROR) } else { reply.null_array() }
+    match reason {
+        UNBLOCKED => reply.error(&ERROR),
+        ROLE_CHANGED => reply.error(&ENDED_BY_ROLE),
+        REDIRECTED => reply.error(&kernel.redirection().unwrap_or(ENDED_BY_ROLE)),
+        _ => reply.null_array(),
+    }
 }
 
 /// Answers a client that is not served for this reason.
@@ -189,7 +203,7 @@ fn answer_in_vain(kernel: &Kernel, to: &Destination, proto: Proto, reason: Reaso
     }
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
     let mut output = Output::new();
-    write_in_vain(reason, &mut Reply::new(&mut output, proto));
+    write_in_vain(kernel, reason, &mut Reply::new(&mut output, proto));
     let reply = Answered::With(output.take());
     let (to, logged_at, invalidation) = (to.clone(), None, None);
     kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
@@ -221,7 +235,7 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
                 confirmed.into_iter().for_each(|confirmed| confirmed.reply(&mut reply));
             }
             Awaited::Device { .. } => waiting::reply_synced(0, &mut reply),
-            _ => write_in_vain(TIME_IS_UP, &mut reply),
+            _ => write_in_vain(kernel, TIME_IS_UP, &mut reply),
         }
     }
     true
@@ -241,15 +255,45 @@ pub(crate) fn unblock(kernel: &Kernel, client: &Client, with_error: bool) -> boo
     if let Some((to, proto, confirmed)) = kernel.unblock_confirming(client.conn) {
         let mut output = Output::new();
         match with_error {
-            true => write_in_vain(UNBLOCKED, &mut Reply::new(&mut output, proto)),
+            true => write_in_vain(kernel, UNBLOCKED, &mut Reply::new(&mut output, proto)),
             false => confirmed.reply(&mut Reply::new(&mut output, proto)),
         }
         let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
         kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
         return true;
     }
+    end_waiting(kernel, client, if with_error { UNBLOCKED } else { TIME_IS_UP })
+}
+
+/// The server is a replica now: clients that wait for keys or replicas get an error, and their connections end, as in
+/// Redis, except for those that are told where to wait for keys. The caller may hold shards.
+pub(crate) fn unblock_all(kernel: &Kernel) {
+    // The other one is in `Kernel::wait_for_confirmations`.
+    fence(SeqCst);
+    kernel.clients.all().iter().for_each(|client| unblock_by_role(kernel, client));
+}
+
+/// The same for one client.
+fn unblock_by_role(kernel: &Kernel, client: &Client) {
+    let redirects = client.has(ClientFlags::REDIRECTS);
+    let waits_for_keys = client.waiter.lock().is_some();
+    // Before the answer, which closes the connection of such a client.
+    let closes = waits_for_keys && !redirects || kernel.waits_for_confirmations(client.conn);
+    client.set(ClientFlags::CLOSING, closes || client.is_closing());
+    if let Some((to, proto, _)) = kernel.unblock_confirming(client.conn) {
+        let mut output = Output::new();
+        write_in_vain(kernel, ROLE_CHANGED, &mut Reply::new(&mut output, proto));
+        let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
+        kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
+    }
+    // Nothing has been done for it, unlike for one that waits for replicas, which must not do its write again elsewhere.
+    end_waiting(kernel, client, if redirects { REDIRECTED } else { ROLE_CHANGED });
+    nonblocking::end_all(kernel, client, ROLE_CHANGED);
+}
+
+/// Ends the waiting of a client for keys. Whether it was waiting.
+fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason) -> bool {
     let Some(waiter) = client.waiter.lock().clone() else { return false };
-    let reason = if with_error { UNBLOCKED } else { TIME_IS_UP };
     match waiter.state.cancel(reason) {
         Cancelled::TooLate => false,
         Cancelled::ByAnother => true,

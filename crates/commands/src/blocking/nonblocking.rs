@@ -144,6 +144,16 @@ pub fn result_is_due(kernel: &Kernel, deferred: &Arc<Deferred>) {
     }
 }
 
+/// Ends the commands of a client that wait for keys; their results tell why.
+pub(super) fn end_all(kernel: &Kernel, client: &Client, reason: Reason) {
+    let sent: Vec<_> = client.results.lock().sent().cloned().collect();
+    for deferred in sent.into_iter().filter(|deferred| deferred.is_waiting()) {
+        if stop(kernel, &deferred, reason, Leaving::Neither) {
+            answer_in_vain(kernel, &Destination::Result(deferred), Proto::Resp2, reason);
+        }
+    }
+}
+
 /// Ends a command without its result. Whether that was not too late.
 fn end(kernel: &Kernel, deferred: &Deferred, reason: Reason, leaving: Leaving) -> bool {
     let is_stopped = stop(kernel, deferred, reason, leaving);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tierce_keyspace::{Returned, ShardLocks, WaitKey, Waiter};
 use tierce_output::Output;
 
-use super::{Attempt, Blocked, Mode, answer_in_vain};
+use super::{Attempt, Blocked, ENDED_BY_ROLE, Mode, answer_in_vain};
 use crate::acl;
 use crate::answer::{Answer, Answered};
 use crate::caller::Caller;
@@ -173,7 +173,12 @@ impl<'k> Serving<'k, '_> {
             match error.interrupt() {
                 Some(Interrupt::Long) => return Outcome::Long,
                 Some(Interrupt::Busy(_)) => return Outcome::Busy,
-                Some(Interrupt::Gate) => return Outcome::Held,
+                Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
+                    // It began to wait when the role changed.
+                    let error = ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE);
+                    ctx.reply.error(&error);
+                }
+                Some(Interrupt::Gate | Interrupt::Role) => return Outcome::Held,
                 None => ctx.reply.error(&error),
             }
             return Outcome::Served;
@@ -204,8 +209,11 @@ impl<'k> Serving<'k, '_> {
 
     /// Where the log ends, if anything was logged with these locks; it is put there first.
     fn note_logged(&self, locks: &mut ShardLocks<'_>) -> Option<u64> {
-        let wal_handle = self.kernel.durability.wal_handle()?;
+        let kernel = self.kernel;
+        if kernel.durability.wal_handle().is_none() && !kernel.feed.is_followed() {
+            return None;
+        }
         locks.release();
-        locks.has_logged().then(|| wal_handle.appended())
+        locks.has_logged().then(|| kernel.durability.wal_on_or_off().appended())
     }
 }

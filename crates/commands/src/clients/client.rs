@@ -156,11 +156,15 @@ impl ClientFlags {
     pub const ACCEPTS_RESULTS: Self = Self(1 << 10);
     /// Has been chosen to be closed for `maxmemory-clients`.
     pub const EVICTED: Self = Self(1 << 12);
+    /// Goes elsewhere when it is told to (`CLIENT CAPA redirect`).
+    pub const REDIRECTS: Self = Self(1 << 13);
+    /// Reads what a replica has all the same (`READONLY`).
+    pub const READS_REPLICAS: Self = Self(1 << 14);
 
     /// Is a replica.
     pub const REPLICA: Self = Self(1 << 11);
 
-    const LETTERS: [(Self, char); 10] = [
+    const LETTERS: [(Self, char); 11] = [
         (Self::REPLICA, 'S'),
         (Self::MONITOR, 'O'),
         (Self::PUBSUB, 'P'),
@@ -171,6 +175,7 @@ impl ClientFlags {
         (Self::NO_EVICT, 'e'),
         (Self::NO_TOUCH, 'T'),
         (Self::CLOSING, 'A'),
+        (Self::READS_REPLICAS, 'r'),
     ];
 }
 

@@ -238,6 +238,11 @@ impl Deferred {
         matches!(*self.phase.lock(), Phase::Over)
     }
 
+    /// Whether it waits for keys.
+    pub fn is_waiting(&self) -> bool {
+        matches!(*self.phase.lock(), Phase::Waiting(_))
+    }
+
     /// Begins to end it without a result. When one of its clients leaves, the result of a command that is running is
     /// dropped; one on the way is for the receiver alone to drop.
     pub fn cancel(&self, leaving: Leaving) -> Ending {

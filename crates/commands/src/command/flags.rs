@@ -97,6 +97,12 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
+    /// Whether a command shows data: what a program does is not known, and counts as that.
+    #[must_use]
+    pub const fn reads_data(self) -> bool {
+        self.contains(Self::READONLY) || self.contains(Self::PROGRAM)
+    }
+
     /// Whether every property of `other` is in this set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
@@ -222,5 +228,16 @@ impl Group {
             Self::Scripting => Some("scripting"),
             Self::PubSub | Self::Cluster | Self::Server => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_count_as_reads() {
+        assert!(Flags::READONLY.reads_data() && Flags::PROGRAM.with(Flags::NOSCRIPT).reads_data());
+        assert!(!Flags::FAST.with(Flags::PUBSUB).reads_data() && !Flags::WRITE.reads_data());
     }
 }

@@ -5,7 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use tierce_engine::random;
+
 use super::table::{Command, Table};
+
+const AUTH: &str = "auth";
 
 /// Why a command gets no other name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -38,7 +42,18 @@ impl Table {
         if !name.is_empty() {
             self.renamed.insert(name.to_ascii_lowercase(), index);
         }
+        if self.commands()[usize::from(index)].spec.name == AUTH {
+            let secret = format!("{AUTH} {:016x}{:016x}", random::word(), random::word());
+            self.renamed.insert(secret.clone().into(), index);
+            self.secret_auth = Some(secret);
+        }
         Ok(())
+    }
+
+    /// What the server itself says for AUTH, on a connection that it makes to itself for a client of another protocol: if
+    /// AUTH has another name, or none, a name that nothing else knows.
+    pub fn name_of_auth(&self) -> &[u8] {
+        self.secret_auth.as_deref().unwrap_or(AUTH).as_bytes()
     }
 
     /// The command called so here.
@@ -75,6 +90,19 @@ impl Table {
 mod tests {
     use super::RenameError;
     use crate::commands;
+
+    #[test]
+    fn the_server_can_always_say_auth() {
+        let mut table = commands::table();
+        assert_eq!(table.name_of_auth(), b"auth");
+        for (name, other) in [("AUTH", "login"), ("GET", "auth"), ("login", "")] {
+            assert_eq!(table.rename(name.as_bytes(), other.as_bytes()), Ok(()));
+            let said = table.find(table.name_of_auth()).map(|command| command.spec.name);
+            assert_eq!(said, Some("auth"), "{name} is {other:?}");
+        }
+        assert!(table.find(b"login").is_none());
+        assert_eq!(table.find(b"auth").map(|command| command.spec.name), Some("get"));
+    }
 
     #[test]
     fn names_change_for_clients_only() {

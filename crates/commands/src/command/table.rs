@@ -167,6 +167,8 @@ pub struct Table {
     unnamed: BTreeSet<u16>,
     /// Those with other names than their own.
     pub(super) renamed: Names,
+    /// One of these, for AUTH, that only the server knows.
+    pub(super) secret_auth: Option<String>,
     /// The names of requests of other protocols, whose identities are the last ones.
     pub(super) operations: Vec<&'static str>,
 }
@@ -207,6 +209,7 @@ impl Table {
             added: Added::new(),
             unnamed: BTreeSet::new(),
             renamed: Names::new(),
+            secret_auth: None,
             operations: Vec::new(),
         };
         for index in 0..table.commands.len() {

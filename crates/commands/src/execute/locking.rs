@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use super::{Context, Guard};
+use parking_lot::MutexGuard;
+
+use super::{Context, Guard, Mode};
 use crate::command::{Access, Handler, Scope, Spec, Weight};
 use crate::error::{CommandError, Interrupt};
 use crate::transaction::Needs;
@@ -145,6 +147,24 @@ impl<'k> Context<'_, 'k> {
     #[must_use]
     pub fn is_within(&self) -> bool {
         self.guard.locks.is_within()
+    }
+
+    /// Holds the role still for as long as the result lives, for what changes it; see [`Role::hold_still`](crate::replication::role::Role::hold_still). `None` inside
+    /// of a transaction, which has held it since before it locked its shards.
+    ///
+    /// # Errors
+    /// An interrupt when another thread has held it for long.
+    pub(crate) fn hold_role_still(&mut self) -> Result<Option<MutexGuard<'k, ()>>, CommandError> {
+        let Some(locks) = self.apart() else { return Ok(None) };
+        // The shard of the request before, for which the one that holds the role may wait.
+        locks.release();
+        let role = &self.kernel.role;
+        let still = match self.mode {
+            // Of a program that embeds the kernel, on a thread of its own.
+            Mode::Never => Some(role.hold_still()),
+            _ => role.try_hold_still(),
+        };
+        still.map(Some).ok_or(Interrupt::Role.into())
     }
 
     /// Looks at the gates once more, to be called with the keys locked where much time may have passed since the command

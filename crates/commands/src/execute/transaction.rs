@@ -12,9 +12,13 @@ use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
-use super::{Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, weigh};
+use super::{
+    Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, time_of_effect,
+    weigh,
+};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
+use crate::clock::STOPPED_MS;
 use crate::command::{Command, Done, Flags, Scope, Weight};
 use crate::error::CommandError;
 use crate::fetch::{self, PendingRead};
@@ -93,6 +97,11 @@ impl<'k> Context<'_, 'k> {
             ctx.end_watch();
             ctx.run_requests(transaction);
             Ok(())
+        };
+        // Before any shard is locked, which what is being applied may wait for.
+        let _nothing_is_applied = match transaction.changes_role() {
+            true => self.hold_role_still()?,
+            false => None,
         };
         if planted::is(Fault::TransactionsInPieces) {
             self.end_watch();
@@ -213,7 +222,10 @@ impl<'k> Context<'_, 'k> {
             reply: self.reply.in_proto(proto),
             command,
             counters,
-            now_ms: self.now_ms,
+            now_ms: match self.now_ms {
+                STOPPED_MS => time_of_effect(command.spec.name, args),
+                now_ms => now_ms,
+            },
             mode: Mode::Never,
             large: None,
             hashed: hashed.as_slice(),
@@ -355,6 +367,11 @@ pub fn add_pending_reads_of_exec(
 #[cold]
 pub fn refused_in_transaction<'k>(caller: &mut Caller, refused: Refused<'k>) -> Refused<'k> {
     match refused.command {
+        // It is to be made elsewhere, all of it.
+        Some(command) if command.is_exec() && refused.error.kind() == "REDIRECT" => {
+            caller.end_transaction();
+            refused
+        }
         Some(command) if command.is_exec() => {
             caller.end_transaction();
             let cause = refused.error.as_str();

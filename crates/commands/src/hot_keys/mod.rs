@@ -64,6 +64,8 @@ pub struct Sums {
 pub struct HotKeys {
     is_on: AtomicBool,
     session: ArcSwapOption<Session>,
+    /// Held while one of the two changes: the end of a session must not switch off the next one.
+    changes: Mutex<()>,
 }
 
 /// One collection, from HOTKEYS START on.
@@ -162,6 +164,7 @@ impl HotKeys {
     /// # Errors
     /// If there is one that goes on.
     pub fn start(&self, wanted: Wanted, now_ms: i64, sums: Sums) -> Result<(), IsActive> {
+        let _changes = self.changes.lock();
         if self.session.load().as_ref().is_some_and(|session| session.is_active()) {
             return Err(IsActive);
         }
@@ -186,13 +189,17 @@ impl HotKeys {
         session.is_some_and(|session| self.end(&session, now_ms, sums))
     }
 
-    fn end(&self, session: &Session, now_ms: i64, sums: Sums) -> bool {
+    /// Ends a session, which another one may have replaced meanwhile.
+    fn end(&self, session: &Arc<Session>, now_ms: i64, sums: Sums) -> bool {
+        let _changes = self.changes.lock();
         let mut end = session.end.lock();
         if end.is_some() {
             return false;
         }
         *end = Some((now_ms, sums));
-        self.is_on.store(false, Relaxed);
+        if self.session.load().as_ref().is_some_and(|present| Arc::ptr_eq(present, session)) {
+            self.is_on.store(false, Relaxed);
+        }
         true
     }
 
@@ -201,9 +208,12 @@ impl HotKeys {
     /// # Errors
     /// If it is active.
     pub fn reset(&self) -> Result<(), IsActive> {
+        let _changes = self.changes.lock();
         if self.session.load().as_ref().is_some_and(|session| session.is_active()) {
             return Err(IsActive);
         }
+        // One whose time has come may not have been ended.
+        self.is_on.store(false, Relaxed);
         self.session.store(None);
         Ok(())
     }
@@ -351,6 +361,24 @@ mod tests {
 
     fn texts(keys: &[(Arc<[u8]>, u64)]) -> Vec<(String, u64)> {
         keys.iter().map(|(key, weight)| (key.escape_ascii().to_string(), *weight)).collect()
+    }
+
+    #[test]
+    fn the_late_end_of_a_session_leaves_the_next_one_on() {
+        let hot_keys = HotKeys::default();
+        let over = Wanted { until_ms: Some(1), ..CPU };
+        hot_keys.start(over, 0, Sums::default()).unwrap();
+        // A thread has found that the session is over, and another one begins the next before it has ended.
+        let found = hot_keys.session.load_full().unwrap();
+        hot_keys.start(CPU, 2, Sums::default()).unwrap();
+        assert!(hot_keys.end(&found, 1, Sums::default()));
+        assert!(hot_keys.is_on() && hot_keys.picks());
+        assert!(hot_keys.stop(3, Sums::default()));
+        assert!(!hot_keys.is_on());
+        // Without that thread, too, nothing is looked at once the session is forgotten.
+        hot_keys.start(over, 0, Sums::default()).unwrap();
+        hot_keys.reset().unwrap();
+        assert!(!hot_keys.is_on());
     }
 
     #[test]

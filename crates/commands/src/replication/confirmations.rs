@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use tierce_wire::resp::Proto;
 
+use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::waiting::ReplyTo;
 
@@ -33,6 +34,19 @@ pub enum Wanted {
         /// How many replicas.
         replicas: usize,
     },
+    /// That replicas have it, before its own reply is sent.
+    Level(ReplicaLevel),
+}
+
+/// What replicas are to be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asks {
+    /// Nothing.
+    Nothing,
+    /// How far they are.
+    Received,
+    /// How far their logs are on the device, as soon as they are as far as now.
+    Logged,
 }
 
 /// What is confirmed.
@@ -57,6 +71,10 @@ pub(crate) struct State {
     pub(crate) waiting: Vec<Waiting>,
     /// What is up to this position of the feed is up to this offset of the stream.
     streamed: (u64, u64),
+    /// Replicas are to be asked.
+    is_to_ask: bool,
+    /// They are being asked: the question is not in the stream yet.
+    is_asking: bool,
 }
 
 #[derive(Debug)]
@@ -71,9 +89,24 @@ pub(crate) struct Waiting {
 }
 
 impl Wanted {
+    /// Whether replicas have to have it on the device.
+    pub(crate) fn is_logged(self) -> bool {
+        matches!(self, Self::Synced { .. } | Self::Level(ReplicaLevel { is_logged: true, .. }))
+    }
+
+    fn asks(self) -> Asks {
+        match self {
+            Self::Synced { replicas: 0, .. } => Asks::Nothing,
+            _ if self.is_logged() => Asks::Logged,
+            _ => Asks::Received,
+        }
+    }
+
     fn is_met_by(self, confirmed: Confirmed) -> bool {
         match self {
-            Self::Received { replicas } => confirmed.replicas >= replicas,
+            Self::Received { replicas } | Self::Level(ReplicaLevel { replicas, .. }) => {
+                confirmed.replicas >= replicas
+            }
             Self::Synced { needs_here, replicas, .. } => {
                 (confirmed.is_here || !needs_here) && confirmed.replicas >= replicas
             }
@@ -88,8 +121,14 @@ impl Confirmed {
         self.wanted.is_met_by(self)
     }
 
-    /// Replies to the command that has asked.
+    /// Replies to the command that has asked. A level has replies of its own, and needs no other.
     pub fn reply(self, reply: &mut Reply<'_>) {
+        if let Wanted::Level(level) = self.wanted {
+            if !self.is_enough() {
+                reply.error(&level.error());
+            }
+            return;
+        }
         if let Wanted::Synced { .. } = self.wanted {
             reply.array(2);
             reply.int(self.is_here.into());
@@ -99,20 +138,29 @@ impl Confirmed {
 }
 
 impl Confirmations {
-    /// The stream is written up to an offset, with what is up to a position of the feed. Whether replicas are to be
-    /// asked for confirmations: clients wait for what is in it now.
+    /// The stream is written up to an offset, with what is up to a position of the feed. What replicas are to be asked
+    /// for: clients wait for what is in it now.
     #[must_use]
-    pub fn note_streamed(&self, position: u64, offset: u64) -> bool {
+    pub fn note_streamed(&self, position: u64, offset: u64) -> Asks {
         let mut state = self.state.lock();
         state.streamed = (position, offset);
-        let mut is_asked = false;
+        let mut asks = match std::mem::take(&mut state.is_to_ask) {
+            true => Asks::Received,
+            false => Asks::Nothing,
+        };
         for waiting in &mut state.waiting {
             if waiting.offset.is_none() && waiting.position <= position {
                 waiting.offset = Some(offset);
-                is_asked = true;
+                asks = asks.max(waiting.wanted.asks());
             }
         }
-        is_asked
+        state.is_asking = asks != Asks::Nothing;
+        asks
+    }
+
+    /// The question to the replicas is in the stream.
+    pub fn note_asked(&self) {
+        self.state.lock().is_asking = false;
     }
 
     /// Takes a client out of the list, if it is there.
@@ -124,7 +172,21 @@ impl Confirmations {
         Some(waiting)
     }
 
-    pub(crate) fn offset_of(&self, position: u64) -> Option<u64> {
+    /// Has replicas asked how far they are, when the stream goes on or the feed is called.
+    pub fn ask(&self) {
+        self.state.lock().is_to_ask = true;
+    }
+
+    /// Whether a question to the replicas is about to make the stream longer.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        let state = self.state.lock();
+        state.is_to_ask || state.is_asking
+    }
+
+    /// The offset of the stream with all that is up to a position of the feed, if that is in it.
+    #[must_use]
+    pub fn offset_of(&self, position: u64) -> Option<u64> {
         let (streamed, offset) = self.state.lock().streamed;
         (position <= streamed).then_some(offset)
     }

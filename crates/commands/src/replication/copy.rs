@@ -5,10 +5,11 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tierce_keyspace::DbIndex;
 use tierce_replication::backlog::{Backlog, Reader};
 
 use crate::persistence::{CopySink, SaveError};
@@ -26,6 +27,8 @@ const MARK_LEN: usize = 40;
 pub struct Copy {
     bytes: Arc<Backlog>,
     mark: String,
+    /// The database that the stream behind it has selected, where that does not say so itself.
+    stream_db: OnceLock<DbIndex>,
     state: Mutex<State>,
     /// It is known who reads it.
     opened: Condvar,
@@ -47,6 +50,7 @@ struct Sink {
     copy: Arc<Copy>,
     /// A replica that takes nothing for so long is given up.
     patience: Duration,
+    version_max: Option<u16>,
     buffer: Vec<u8>,
 }
 
@@ -58,10 +62,11 @@ impl fmt::Debug for Copy {
 
 impl Copy {
     /// A copy, and where it is to be written. A reader that takes nothing for `patience` is given up, and `wake` is
-    /// called when there is more to read.
+    /// called when there is more to read. All readers know versions of RDB up to `version_max`.
     #[must_use]
     pub fn begin(
         patience: Duration,
+        version_max: Option<u16>,
         wake: Box<dyn Fn() + Send + Sync>,
     ) -> (Arc<Self>, Box<dyn CopySink>) {
         let word = || crate::random::word();
@@ -70,11 +75,12 @@ impl Copy {
         let copy = Arc::new(Self {
             bytes: Backlog::new(0, 0),
             mark,
+            stream_db: OnceLock::new(),
             state: Mutex::new(State::Begun),
             opened: Condvar::new(),
             wake,
         });
-        let sink = Sink { copy: Arc::clone(&copy), patience, buffer: Vec::new() };
+        let sink = Sink { copy: Arc::clone(&copy), patience, version_max, buffer: Vec::new() };
         (copy, Box::new(sink))
     }
 
@@ -84,8 +90,13 @@ impl Copy {
         self.bytes.reader_at(0).filter(|_| *self.state.lock() == State::Begun)
     }
 
-    /// All readers are known: it goes out.
-    pub fn open(&self) {
+    /// All readers are known: it goes out. The stream behind it has selected this database, if it does not begin with a
+    /// `SELECT`.
+    pub fn open(&self, stream_db: Option<DbIndex>) {
+        if let Some(db) = stream_db {
+            // It is opened once.
+            let _ = self.stream_db.set(db);
+        }
         let mut state = self.state.lock();
         if *state == State::Begun {
             *state = State::Open;
@@ -124,12 +135,15 @@ impl Copy {
 }
 
 impl Sink {
-    fn pass_on(&mut self) -> io::Result<()> {
+    fn wait_until_open(&self) {
         let mut state = self.copy.state.lock();
         while *state == State::Begun {
             self.copy.opened.wait(&mut state);
         }
-        drop(state);
+    }
+
+    fn pass_on(&mut self) -> io::Result<()> {
+        self.wait_until_open();
         self.copy.bytes.append(&self.buffer, 0);
         self.buffer.clear();
         (self.copy.wake)();
@@ -157,6 +171,15 @@ impl Write for Sink {
 }
 
 impl CopySink for Sink {
+    fn version_max(&self) -> Option<u16> {
+        self.version_max
+    }
+
+    fn stream_db(&self) -> Option<DbIndex> {
+        self.wait_until_open();
+        self.copy.stream_db.get().copied()
+    }
+
     fn end(mut self: Box<Self>, outcome: Result<(), &SaveError>) {
         self.buffer.extend_from_slice(self.copy.mark.as_bytes());
         let is_whole = outcome.is_ok() && self.pass_on().is_ok();

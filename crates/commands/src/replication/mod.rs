@@ -4,6 +4,7 @@
 //! * `copy`: a full copy of the data on its way to several replicas.
 //! * `role`: whether this server is a replica.
 //! * `confirmations`: clients that wait until replicas have their writes.
+//! * `failover`: this server hands its role over to a replica.
 //! * `primary`: all replicas, and the decisions about them.
 //!
 //! Nothing here has a thread or a socket. The server has a thread that appends to the stream, one that starts full
@@ -14,12 +15,13 @@
 
 mod confirmations;
 mod copy;
+pub mod failover;
 mod primary;
 mod replica;
 pub mod role;
 
 pub(crate) use confirmations::Waiting;
-pub use confirmations::{Confirmations, Confirmed, Wanted};
+pub use confirmations::{Asks, Confirmations, Confirmed, Wanted};
 pub use copy::Copy;
-pub use primary::{Accepted, Begun, Primary, Syncs};
-pub use replica::{Asked, Began, Facts, Place, Replica, Took};
+pub use primary::{Accepted, Begun, Primary, Source, Syncs};
+pub use replica::{Asked, Began, CopyFilter, Facts, Place, Replica, Took};

@@ -1,13 +1,29 @@
 //! The stream of this server, and all its replicas.
+//!
+//! **Source.** As a primary the server makes its stream of its own changes. As a replica it has the stream of its primary,
+//! byte by byte: the same id, the same offsets. Each byte is appended together with what it does to the data
+//! ([`Primary::repeat`]). The two sources never append at the same time:
+//!
+//! * A primary that is told to follow another one hands over ([`Primary::hand_over`]) when no client can change keys
+//!   any more and all their changes are in the stream. The link to the primary begins behind that, and asks for the rest
+//!   of the stream from there.
+//! * A replica that is promoted goes on under a new id ([`Primary::take_over`]) while nothing is being applied, before a
+//!   client can change anything.
+//!
+//! **Invariant:** while the link is the source, the stream is active exactly if it is known where the data are in the
+//! stream of the primary, and ends there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tierce_keyspace::DbIndex;
 use tierce_replication::backlog::Backlog;
-use tierce_replication::identity::{ID_LEN, Identity, Refusal, ReplicationId, Wish};
+use tierce_replication::identity::{ID_LEN, Identity, Previous, Refusal, ReplicationId, Wish};
+use tierce_replication::link;
 
+use super::role::Address;
 use super::{Asked, Confirmations, Copy, Place, Replica};
 
 /// How a replica goes on that has asked.
@@ -17,6 +33,8 @@ pub enum Accepted {
     Rest(ReplicationId),
     /// It gets a full copy, and this is why.
     Copy(Refusal),
+    /// It would need a full copy, and does not know the form in which these come.
+    Nothing,
 }
 
 /// How the place of a copy in the stream becomes known, which has this number.
@@ -24,8 +42,19 @@ pub enum Accepted {
 pub enum Begun {
     /// By a mark in the feed ([`Primary::place_copy`]).
     Mark(u64),
+    /// At once, by who has begun it at a moment when nothing is applied ([`Primary::place_copy`]).
+    Here(u64),
     /// It has none, since there is no stream ([`Primary::place_copy_alone`]).
     Alone(u64),
+}
+
+/// Who appends to the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The thread that translates the changes of this server.
+    Changes,
+    /// The link to a primary, whose stream it is.
+    Link,
 }
 
 /// What became of replicas that have asked, since the start.
@@ -54,12 +83,19 @@ pub struct Primary {
     has_replicas: AtomicBool,
     /// Bytes that were passed to connections of replicas since the start.
     sent: AtomicU64,
+    /// The database that is selected at the end of the stream of a primary.
+    db: Mutex<DbIndex>,
 }
 
 struct State {
     identity: Identity,
-    /// Changes go into the stream.
+    /// Changes go into the stream, or that of a primary is repeated.
     is_active: bool,
+    /// Where it ended with the server.
+    ended_at: Option<Previous>,
+    source: Source,
+    /// The server is a replica: its link is to be the source.
+    is_to_repeat: bool,
     replicas: Vec<Arc<Replica>>,
     syncs: Syncs,
     /// When the last replica has gone, in Unix milliseconds; of no meaning while there are replicas.
@@ -80,6 +116,9 @@ impl Primary {
         let state = State {
             identity: Identity::new(random_id()),
             is_active: false,
+            ended_at: None,
+            source: Source::Changes,
+            is_to_repeat: false,
             replicas: Vec::new(),
             syncs: Syncs::default(),
             alone_since_ms: 0,
@@ -96,6 +135,7 @@ impl Primary {
             good: AtomicUsize::new(0),
             has_replicas: AtomicBool::new(false),
             sent: AtomicU64::new(0),
+            db: Mutex::new(DbIndex::ZERO),
         }
     }
 
@@ -135,7 +175,30 @@ impl Primary {
         self.work.notify_all();
     }
 
-    /// Changes do not go into the stream any more. Its replicas lose their connections.
+    /// Changes go into the stream from now on, which goes on where this server ended it with its last life. It has a new
+    /// name, as in Redis: a replica that is exactly there goes on under the old one.
+    pub fn resume_stream(&self, last: Previous, kept_bytes: usize, now_ms: i64) {
+        let mut state = self.state.lock();
+        state.identity = Identity { id: random_id(), previous: Some(last) };
+        state.is_active = true;
+        state.alone_since_ms = now_ms;
+        self.backlog.restart(last.until);
+        self.backlog.set_kept_bytes(kept_bytes);
+    }
+
+    /// The server ends, and all of its changes are in the stream.
+    pub fn note_last_place(&self) {
+        let mut state = self.state.lock();
+        state.ended_at = Some(Previous { id: state.identity.id, until: self.backlog.end() });
+    }
+
+    /// The name of the stream and its end, if all changes up to the end of the server are in it.
+    #[must_use]
+    pub fn ended_at(&self) -> Option<Previous> {
+        self.state.lock().ended_at
+    }
+
+    /// The stream ends: nothing goes into it any more. Its replicas lose their connections.
     pub fn end_stream(&self) {
         let mut state = self.state.lock();
         state.is_active = false;
@@ -144,10 +207,103 @@ impl Primary {
         state.give_up_copy();
     }
 
-    /// The same stream gets another name, as if this server had just been promoted.
-    pub fn rename(&self) {
+    /// Who appends to the stream.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        self.state.lock().source
+    }
+
+    /// The role has changed: the link to a primary is to become the source, or not any more.
+    pub fn note_role(&self, is_replica: bool) {
+        self.state.lock().is_to_repeat = is_replica;
+        self.work.notify_all();
+    }
+
+    /// The link to a primary is the source from now on. If there is a stream, it has to be complete, and the link can ask
+    /// for the rest of it at the place that is returned. Otherwise the data are those at the place that is `known`, where this
+    /// database is selected.
+    pub fn hand_over(
+        &self,
+        known: Option<link::Place>,
+        db: DbIndex,
+        kept_bytes: usize,
+    ) -> Option<link::Place> {
         let mut state = self.state.lock();
-        state.identity = state.identity.renamed(random_id(), self.backlog.end());
+        state.source = Source::Link;
+        *self.db.lock() = db;
+        let place = match state.is_active {
+            true => Some(link::Place { id: state.identity.id, offset: self.backlog.end() }),
+            false => known,
+        };
+        if let Some(place) = place.filter(|_| !state.is_active) {
+            self.begin_at(&mut state, place, kept_bytes);
+        }
+        drop(state);
+        self.work.notify_all();
+        place
+    }
+
+    /// This server is promoted: it goes on with the stream of its primary, under a new id. To be called while nothing of
+    /// the stream is being applied, and before a client can change anything. Returns whether changes are to
+    /// be collected from now on: not if they still are.
+    pub fn take_over(&self, now_ms: i64) -> bool {
+        let mut state = self.state.lock();
+        if state.source == Source::Changes {
+            return false;
+        }
+        state.source = Source::Changes;
+        if state.is_active {
+            self.rename(&mut state, random_id());
+            state.alone_since_ms = now_ms;
+        }
+        true
+    }
+
+    /// The link has begun to bring the stream from this place on. Replicas of this server go on if it is the stream
+    /// that they have; if its id has changed, they lose their connections, and learn it when they come back. Returns whether
+    /// it has changed.
+    pub fn continue_at(&self, place: link::Place, db: DbIndex, kept_bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        *self.db.lock() = db;
+        if !state.is_active || self.backlog.end() != place.offset {
+            self.begin_at(&mut state, place, kept_bytes);
+            return false;
+        }
+        let is_renamed = state.identity.id != place.id;
+        if is_renamed {
+            self.rename(&mut state, place.id);
+        }
+        is_renamed
+    }
+
+    /// Appends bytes of a primary's stream that have been applied; this database is selected behind them. To be called
+    /// before anything else can be applied.
+    pub fn repeat(&self, bytes: &[u8], db: DbIndex, lag_max: usize) {
+        *self.db.lock() = db;
+        self.backlog.append(bytes, lag_max);
+    }
+
+    /// Waits until the link is the source, but no longer than so. Whether it is.
+    #[must_use]
+    pub fn wait_for_link(&self, at_most: Duration) -> bool {
+        let mut state = self.state.lock();
+        if state.source != Source::Link {
+            self.work.wait_for(&mut state, at_most);
+        }
+        state.source == Source::Link
+    }
+
+    fn begin_at(&self, state: &mut State, place: link::Place, kept_bytes: usize) {
+        state.identity = Identity::new(place.id);
+        state.is_active = true;
+        self.backlog.restart(place.offset);
+        self.backlog.set_kept_bytes(kept_bytes);
+    }
+
+    /// All replicas have to ask again, which tells them the new id.
+    fn rename(&self, state: &mut State, id: ReplicationId) {
+        state.identity = state.identity.renamed(id, self.backlog.end());
+        self.backlog.lose_readers();
     }
 
     /// A replica asks for the stream.
@@ -174,6 +330,7 @@ impl Primary {
                 state.syncs.rest += 1;
                 Accepted::Rest(state.identity.id)
             }
+            Err(_) if !replica.facts.lock().takes_marks => return Accepted::Nothing,
             Err(refusal) => {
                 replica.turn_to(Place::Waits { asked, is_due: false });
                 state.syncs.full += 1;
@@ -209,6 +366,12 @@ impl Primary {
     #[must_use]
     pub fn replicas(&self) -> Vec<Arc<Replica>> {
         self.state.lock().replicas.clone()
+    }
+
+    /// The replica that listens at this address, by what it says of itself.
+    #[must_use]
+    pub fn replica_at(&self, address: &Address) -> Option<Arc<Replica>> {
+        self.replicas().into_iter().find(|replica| replica.is_at(address))
     }
 
     /// Whether there are any.
@@ -247,11 +410,12 @@ impl Primary {
         !state.ends
     }
 
-    /// Waits until a replica wants the stream. `false` if the server ends.
+    /// Waits until a replica wants the stream, or this server is a replica itself. `false` if the server ends.
     #[must_use]
-    pub fn wait_for_reader(&self) -> bool {
+    pub fn wait_for_need(&self) -> bool {
         let mut state = self.state.lock();
-        while !state.ends && !state.replicas.iter().any(|replica| replica.wants_stream()) {
+        let wants = |replica: &Arc<Replica>| replica.wants_stream();
+        while !state.ends && !state.is_to_repeat && !state.replicas.iter().any(wants) {
             self.work.wait(&mut state);
         }
         !state.ends
@@ -277,7 +441,8 @@ impl Primary {
     }
 
     /// A full copy begins for those that wait for one. What is to be done with its number: while changes go into the
-    /// stream, a mark is set at the moment of the copy. `None` while the place of another copy is not known yet, which
+    /// stream, a mark is set at the moment of the copy; while the link brings it, nothing may be applied from before this call
+    /// until the copy is [placed](Self::place_copy) at that moment. `None` while the place of another copy is not known yet, which
     /// those that wait will get.
     #[must_use]
     pub fn begin_copy(&self, copy: Arc<Copy>) -> Option<Begun> {
@@ -288,12 +453,15 @@ impl Primary {
         }
         state.copies += 1;
         state.beginning = Some((state.copies, copy));
-        let begun = if state.is_active { Begun::Mark } else { Begun::Alone };
-        Some(begun(state.copies))
+        Some(match state.source {
+            _ if !state.is_active => Begun::Alone(state.copies),
+            Source::Changes => Begun::Mark(state.copies),
+            Source::Link => Begun::Here(state.copies),
+        })
     }
 
     /// The stream has reached the moment of the copy with this number: those that wait for one get it, and then the
-    /// stream from here on. Called by the thread that appends to the stream. How many they are.
+    /// stream from here on. Called by the thread that appends to the stream, or while nothing is. How many they are.
     pub fn place_copy(&self, number: u64) -> usize {
         self.place(number, |_| true)
     }
@@ -325,8 +493,9 @@ impl Primary {
             placed += 1;
         }
         state.current = Some(Arc::clone(&copy));
+        let is_repeated = state.is_active && state.source == Source::Link;
         drop(state);
-        copy.open();
+        copy.open(is_repeated.then(|| *self.db.lock()));
         placed
     }
 
@@ -366,12 +535,17 @@ fn random_id() -> ReplicationId {
 
 #[cfg(test)]
 mod tests {
+    use tierce_keyspace::{Keyspace, Options};
+    use tierce_replication::identity::Previous;
+
     use super::*;
+    use crate::clients::{Client, Origin};
+    use crate::replication::Took;
 
     #[test]
     fn a_copy_that_begins_is_not_replaced_by_another() {
         let primary = Primary::new();
-        let copy = || Copy::begin(Duration::ZERO, Box::new(|| ())).0;
+        let copy = || Copy::begin(Duration::ZERO, None, Box::new(|| ())).0;
         primary.begin_stream(0);
         let first = copy();
         assert_eq!(primary.begin_copy(Arc::clone(&first)), Some(Begun::Mark(1)));
@@ -383,10 +557,114 @@ mod tests {
         assert_eq!(primary.begin_copy(copy()), Some(Begun::Mark(2)));
     }
 
+    fn place_at(digit: u8, offset: u64) -> link::Place {
+        link::Place { id: ReplicationId::from_random([digit; ID_LEN / 2]), offset }
+    }
+
+    fn text(replica: &Replica) -> (Took, String) {
+        let mut taken = Vec::new();
+        let took = replica.take(1 << 20, &mut taken);
+        (took, String::from_utf8(taken).unwrap())
+    }
+
+    /// One that asks for the rest of this stream.
+    fn ask(primary: &Primary, place: link::Place) -> (Arc<Replica>, Accepted) {
+        let client = Client::new(Origin::default(), 0);
+        let replica = Arc::new(Replica::new(Arc::new(client)));
+        replica.facts.lock().takes_marks = true;
+        let wish = Wish::Rest { id: place.id, first_missing: place.offset as i64 + 1 };
+        let accepted = primary.accept(&replica, wish, Asked::Psync, 0);
+        (replica, accepted)
+    }
+
+    #[test]
+    fn a_replica_repeats_the_stream_and_goes_on_with_it_when_it_is_promoted() {
+        let primary = Primary::new();
+        let known = place_at(1, 100);
+        assert_eq!(primary.hand_over(Some(known), DbIndex::ZERO, 1 << 20), Some(known));
+        assert!(!primary.continue_at(known, DbIndex::ZERO, 1 << 20), "it is the same");
+        let (replica, accepted) = ask(&primary, known);
+        assert_eq!(accepted, Accepted::Rest(known.id));
+        primary.repeat(b"one", DbIndex::ZERO, 0);
+        assert_eq!(text(&replica), (Took::All, "one".to_owned()));
+        assert_eq!((primary.identity().id, primary.backlog.end()), (known.id, 103));
+
+        assert!(primary.take_over(0));
+        assert!(!primary.take_over(0), "it collects changes already");
+        let identity = primary.identity();
+        let previous = Previous { id: known.id, until: 103 };
+        assert_eq!(identity.previous, Some(previous));
+        // It has to learn the new id, and goes on where it was.
+        assert_eq!(text(&replica).0, Took::Lost);
+        primary.backlog.append(b"two", 0);
+        let (replica, accepted) = ask(&primary, place_at(1, 103));
+        assert_eq!(accepted, Accepted::Rest(identity.id));
+        assert_eq!(text(&replica), (Took::All, "two".to_owned()));
+        let (_, accepted) = ask(&primary, place_at(1, 104));
+        assert_eq!(accepted, Accepted::Copy(Refusal::Ahead));
+    }
+
+    #[test]
+    fn a_primary_goes_on_in_its_own_stream_as_a_replica() {
+        let primary = Primary::new();
+        primary.begin_stream(1 << 20);
+        let begin = link::Place { id: primary.identity().id, offset: primary.backlog.end() };
+        let (replica, _) = ask(&primary, begin);
+        primary.backlog.append(b"own", 0);
+        assert!(!primary.wait_for_link(Duration::ZERO));
+        let place = primary.hand_over(None, DbIndex::ZERO, 1 << 20).unwrap();
+        assert_eq!(place, link::Place { offset: begin.offset + 3, ..begin });
+        assert!(primary.wait_for_link(Duration::ZERO));
+        assert_eq!(text(&replica), (Took::All, "own".to_owned()), "nothing is lost for others");
+
+        // The promoted one has the same stream under another name.
+        let renamed = link::Place { offset: place.offset, ..place_at(2, 0) };
+        assert!(primary.continue_at(renamed, DbIndex::ZERO, 1 << 20));
+        assert_eq!(text(&replica).0, Took::Lost);
+        let (_, accepted) = ask(&primary, begin);
+        assert_eq!(accepted, Accepted::Rest(renamed.id));
+    }
+
+    #[test]
+    fn another_stream_begins_anew() {
+        let primary = Primary::new();
+        let first = place_at(1, 100);
+        primary.hand_over(Some(first), DbIndex::ZERO, 1 << 20);
+        let (replica, _) = ask(&primary, first);
+        // A full copy has come.
+        primary.end_stream();
+        assert_eq!(text(&replica).0, Took::Lost);
+        let second = place_at(2, 7);
+        assert!(!primary.continue_at(second, DbIndex::ZERO, 1 << 20));
+        assert_eq!(ask(&primary, first).1, Accepted::Copy(Refusal::OtherStream));
+        assert_eq!(ask(&primary, second).1, Accepted::Rest(second.id));
+        // Without a place in a stream, a promoted server has none either.
+        primary.end_stream();
+        assert!(primary.take_over(0));
+        assert!(!primary.is_active());
+    }
+
+    #[test]
+    fn a_copy_of_a_replica_says_which_database_is_selected() {
+        let primary = Primary::new();
+        let place = place_at(1, 100);
+        let db = Keyspace::new(Options::default()).unwrap().db_index(3).unwrap();
+        primary.hand_over(Some(place), DbIndex::ZERO, 1 << 20);
+        let (replica, accepted) = ask(&primary, place_at(3, 5));
+        assert_eq!(accepted, Accepted::Copy(Refusal::OtherStream));
+        primary.repeat(b"12345", db, 0);
+        let (copy, sink) = Copy::begin(Duration::ZERO, None, Box::new(|| ()));
+        assert_eq!(primary.begin_copy(copy), Some(Begun::Here(1)));
+        assert_eq!(primary.place_copy(1), 1);
+        assert_eq!(sink.stream_db(), Some(db));
+        let head = format!("+FULLRESYNC {} 105\r\n$EOF:", place.id);
+        assert!(text(&replica).1.starts_with(&head));
+    }
+
     #[test]
     fn a_cancelled_copy_fails_also_behind_its_mark() {
         let primary = Primary::new();
-        let copy = || Copy::begin(Duration::ZERO, Box::new(|| ())).0;
+        let copy = || Copy::begin(Duration::ZERO, None, Box::new(|| ())).0;
         primary.begin_stream(0);
         for is_placed in [false, true] {
             let cancelled = copy();

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tierce_replication::backlog::{Reader, Taken};
 
 use super::Copy;
+use super::role::Address;
 use crate::clients::Client;
 
 /// What a replica has said of itself by REPLCONF.
@@ -22,6 +23,17 @@ pub struct Facts {
     pub takes_ids: bool,
     /// It wants a copy and nothing behind it.
     pub copy_only: bool,
+    /// It wants a copy without keys, with this.
+    pub filter: Option<CopyFilter>,
+}
+
+/// What a copy without keys has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyFilter {
+    /// Libraries of functions, and scripts by their names.
+    Functions,
+    /// Nothing.
+    Nothing,
 }
 
 /// With which command it asked.
@@ -162,6 +174,12 @@ impl Replica {
     #[must_use]
     pub fn confirms(&self) -> bool {
         self.is_online() && !self.is_old.load(Relaxed)
+    }
+
+    /// Whether it wants the stream, and says from time to time how far it is, as soon as it has its copy.
+    #[must_use]
+    pub fn will_confirm(&self) -> bool {
+        self.wants_stream() && !self.is_old.load(Relaxed)
     }
 
     /// It has asked with SYNC, and will not say how far it is.
@@ -325,6 +343,26 @@ impl Replica {
     #[must_use]
     pub fn tell(&self) -> bool {
         !self.is_told.swap(true, Relaxed)
+    }
+
+    /// Where it listens, by what it says of itself.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address { host: self.ip().into_bytes(), port: self.port() }
+    }
+
+    /// Whether that is this address. One that has not said where it listens is at none.
+    #[must_use]
+    pub fn is_at(&self, address: &Address) -> bool {
+        self.listens()
+            && self.port() == address.port
+            && self.ip().as_bytes().eq_ignore_ascii_case(&address.host)
+    }
+
+    /// Whether it has said where it listens. A reader of the stream may not, and cannot take over.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.port() != 0
     }
 
     /// Where it listens; 0 if it has not said.

@@ -24,6 +24,12 @@ const READ_ONLY: u8 = 1;
 const STALE: u8 = 2;
 /// Clients must not change data while there are too few replicas.
 const LACKS_REPLICAS: u8 = 4;
+/// Not a primary.
+const REPLICA: u8 = 8;
+
+/// A thread that clients wait for waits so long for the role: a busy link lets others have it in less, unless one of its
+/// commands waits for a shard.
+const STILL_PATIENCE: Duration = Duration::from_millis(2);
 
 /// Where a primary listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +73,22 @@ impl LinkState {
     }
 }
 
+/// How the changes of the primary come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// As a stream of commands, from the primary itself.
+    Link,
+    /// As the log in a bucket, which the primary owns. Its offsets are numbers of objects.
+    Bucket,
+}
+
 /// A replica's figures.
 #[derive(Clone, Debug)]
 pub struct Following {
     /// Whom it follows.
     pub primary: Address,
+    /// How.
+    pub via: Via,
     /// How far the link is.
     pub link: LinkState,
     /// What is known of the stream; `None` before the first full copy.
@@ -88,8 +105,38 @@ pub struct Following {
     pub copied_bytes: u64,
     /// Counts the changes of the primary: the link of an older number is to be given up.
     pub number: u64,
+    /// The one it follows is a replica still, and is to take over: clients' writes wait, and are not refused yet.
+    pub hands_over: bool,
     /// The number from which on the server has been a replica without a break.
     since: u64,
+}
+
+impl Following {
+    fn new(primary: Address, place: Option<Place>, number: u64, now_ms: i64) -> Self {
+        Self {
+            primary,
+            via: Via::Link,
+            link: LinkState::Connect,
+            place,
+            db: DbIndex::ZERO,
+            read_offset: place.map_or(0, |place| place.offset),
+            last_io_ms: now_ms,
+            down_since_ms: now_ms,
+            copied_bytes: 0,
+            number,
+            hands_over: false,
+            since: number,
+        }
+    }
+
+    /// Up to where what the primary has done is applied, as far as that is known.
+    #[must_use]
+    pub fn applied_offset(&self) -> Option<u64> {
+        match self.via {
+            Via::Link => self.place.map(|place| place.offset),
+            Via::Bucket => Some(self.read_offset),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +154,7 @@ pub struct Role {
     state: Mutex<State>,
     changed: Condvar,
     closes: AtomicU8,
-    /// Held by who applies a stream, and by who changes the role. It is locked before `state` and before any shard.
+    /// Held by who applies a stream, and by who changes the role; see [`Role::hold_still`] for the order of locks.
     applies: Mutex<()>,
     /// Bytes that came from primaries since the start.
     received: AtomicU64,
@@ -119,6 +166,13 @@ impl Role {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.closes.load(Relaxed) & READ_ONLY != 0
+    }
+
+    /// Whether the server is a replica, or is becoming one: what clients write may still wait then, and is not refused yet.
+    #[inline]
+    #[must_use]
+    pub fn is_replica(&self) -> bool {
+        self.closes.load(Relaxed) & REPLICA != 0
     }
 
     /// Whether clients must not read data that may be old.
@@ -141,6 +195,12 @@ impl Role {
         self.state.lock().following.clone()
     }
 
+    /// The same of the link with this number; `None` if it is to be given up.
+    #[must_use]
+    pub fn following_as(&self, number: u64) -> Option<Following> {
+        self.following().filter(|following| following.number == number)
+    }
+
     /// Follows a primary from now on, or none. Returns whether that is a change. What is known of a stream stays known
     /// with another primary, which may have the same stream; as a primary, the server has a stream of its own.
     pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
@@ -155,20 +215,48 @@ impl Role {
         let db = known.map_or(DbIndex::ZERO, |following| following.db);
         let since = known.map_or(number, |following| following.since);
         state.following = primary.map(|primary| Following {
-            primary,
-            link: LinkState::Connect,
-            place,
             db,
-            read_offset: place.map_or(0, |place| place.offset),
-            last_io_ms: now_ms,
-            down_since_ms: now_ms,
-            copied_bytes: 0,
-            number,
             since,
+            ..Following::new(primary, place, number, now_ms)
         });
         self.note(&state);
         self.changed.notify_all();
         true
+    }
+
+    /// Follows a replica from now on, which is to take over. `false` if the server follows another one already.
+    #[must_use]
+    pub fn hand_over(&self, replica: Address, now_ms: i64) -> bool {
+        let mut state = self.state.lock();
+        if state.following.is_some() {
+            return false;
+        }
+        state.number += 1;
+        let number = state.number;
+        state.following =
+            Some(Following { hands_over: true, ..Following::new(replica, None, number, now_ms) });
+        self.note(&state);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Follows the log in a bucket from now on, which this server owns. Returns the number of that as if it were a link.
+    pub fn follow_bucket(&self, owner: Address, now_ms: i64) -> u64 {
+        let mut state = self.state.lock();
+        state.number += 1;
+        let number = state.number;
+        let following = Following::new(owner, None, number, now_ms);
+        state.following = Some(Following { via: Via::Bucket, ..following });
+        self.note(&state);
+        self.changed.notify_all();
+        number
+    }
+
+    /// Who owns the log in a bucket that the server follows, if it does.
+    #[must_use]
+    pub fn owner(&self) -> Option<Address> {
+        let following = self.state.lock().following.clone()?;
+        (following.via == Via::Bucket).then_some(following.primary)
     }
 
     /// Says whether clients may read data that may be old.
@@ -189,9 +277,12 @@ impl Role {
         let closes = match &state.following {
             None if state.lacks_replicas => LACKS_REPLICAS,
             None => 0,
-            Some(Following { link: LinkState::Connected, .. }) => READ_ONLY,
-            Some(_) if state.serves_stale => READ_ONLY,
-            Some(_) => READ_ONLY | STALE,
+            // The writes are held back, and go on if the replica does not take over.
+            Some(Following { hands_over: true, .. }) if state.serves_stale => REPLICA,
+            Some(Following { hands_over: true, .. }) => REPLICA | STALE,
+            Some(Following { link: LinkState::Connected, .. }) => REPLICA | READ_ONLY,
+            Some(_) if state.serves_stale => REPLICA | READ_ONLY,
+            Some(_) => REPLICA | READ_ONLY | STALE,
         };
         self.closes.store(closes, Relaxed);
     }
@@ -245,20 +336,35 @@ impl Role {
         self.update(number, |_| ()).then_some(applies)
     }
 
-    /// To be held, without any shard, while the role is changed: waits until nothing of the stream is being applied.
+    /// To be held while the role is changed, or where the data are in the stream has to be known: waits until nothing of
+    /// the stream is being applied.
+    ///
+    /// **Order of locks:** this one, then shards, then what is locked for moments only, `state` too. Who holds it may wait
+    /// for shards, for as long as a program runs that has them. So a thread that waits here
+    ///
+    /// * holds no shard, not even that of the request before, which a worker keeps otherwise;
+    /// * is not one that clients wait for, a worker or a thread for long commands. These try
+    ///   ([`Role::try_hold_still`]), and come again later, so that others are served meanwhile: also SCRIPT KILL, which
+    ///   ends such a program. Commands do so by `Context::hold_role_still`.
     pub fn hold_still(&self) -> MutexGuard<'_, ()> {
         self.applies.lock()
     }
 
-    /// Waits until there is a primary to follow, or the end.
+    /// The same for a thread that clients wait for. `None` when another thread has held it for long.
+    #[must_use]
+    pub fn try_hold_still(&self) -> Option<MutexGuard<'_, ()>> {
+        self.applies.try_lock_for(STILL_PATIENCE)
+    }
+
+    /// Waits until there is a primary to follow by a link, or the end.
     #[must_use]
     pub fn wait_for_primary(&self) -> Option<Following> {
         let mut state = self.state.lock();
         loop {
             match &state.following {
                 _ if state.is_ended => return None,
-                Some(following) => return Some(following.clone()),
-                None => self.changed.wait(&mut state),
+                Some(following) if following.via == Via::Link => return Some(following.clone()),
+                _ => self.changed.wait(&mut state),
             }
         }
     }
@@ -324,6 +430,20 @@ mod tests {
         assert!(role.follow(Some(address(1)), 0));
         role.note_applied(first, place_at(30), DbIndex::ZERO);
         assert_eq!(known(), None);
+    }
+
+    #[test]
+    fn one_that_follows_a_bucket_is_read_only() {
+        let role = Role::default();
+        role.set_serves_stale(true);
+        let number = role.follow_bucket(address(1), 0);
+        assert!(role.is_read_only() && role.is_replica() && !role.is_stale());
+        assert_eq!(role.owner(), Some(address(1)));
+        assert!(role.update(number, |following| following.read_offset = 7));
+        assert_eq!(role.following().unwrap().applied_offset(), Some(7));
+        assert!(role.follow(None, 0));
+        assert!(!role.is_read_only() && role.owner().is_none());
+        assert!(!role.update(number, |_| panic!("of an old role")));
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn quit(ctx: &mut Context<'_, '_>, _: Rest<'_>) -> Done {
 }
 
 fn reset(ctx: &mut Context<'_, '_>) -> Done {
-    ctx.set_durability(None);
+    ctx.set_durability(None, None);
     ctx.caller.end_transaction();
     blocking::client_leaves(ctx.kernel, &ctx.caller.client);
     let (output, proto) = ctx.reply.parts();
@@ -143,7 +143,13 @@ fn reset(ctx: &mut Context<'_, '_>) -> Done {
         caller.monitor = false;
         ctx.kernel.clients.count_monitor(false);
     }
-    for flag in [ClientFlags::MONITOR, ClientFlags::NO_EVICT, ClientFlags::NO_TOUCH] {
+    for flag in [
+        ClientFlags::MONITOR,
+        ClientFlags::NO_EVICT,
+        ClientFlags::NO_TOUCH,
+        ClientFlags::REDIRECTS,
+        ClientFlags::READS_REPLICAS,
+    ] {
         caller.client.set(flag, false);
     }
     caller.no_touch = false;

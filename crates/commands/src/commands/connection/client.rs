@@ -16,6 +16,7 @@ use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::message::Notice;
+use crate::replica_level::ReplicaLevel;
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const OPERATOR: Flags = OPEN.with(Flags::ADMIN);
@@ -63,12 +64,25 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 (error) ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.
                 "#,
             ),
-        sub("durability", exactly!(sub durability))
+        sub("capa", at_least!(sub capa))
+            .since("Valkey 8.0.0", "O(1)")
+            .doc(
+                "capability [capability ...]",
+                "Says what the connection understands: with `redirect`, a replica replies `-REDIRECT host:port`, \
+                 with the address of its primary, to what is to be done there.",
+            )
+            .example(
+                r#"
+                > CLIENT CAPA redirect
+                OK
+                "#,
+            ),
+        sub("durability", at_least!(sub durability))
             .since("Tierce 0.1.0", "O(1)")
             .doc(
-                "<ALWAYS | EVERYSEC | NO | DEFAULT>",
+                "<ALWAYS | EVERYSEC | NO | DEFAULT | REPLICAS:n | REPLICAS-LOGGED:n> [...]",
                 "Says how durable the writes of the connection are when they are \
-                 acknowledged.",
+                 acknowledged, here and at replicas.",
             )
             .example(
                 r#"
@@ -407,12 +421,35 @@ fn accept_nb(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1]) -> Done {
     Ok(())
 }
 
-fn durability(ctx: &mut Context<'_, '_>, [level]: [&[u8]; 1]) -> Done {
-    let level = match level.to_ascii_lowercase().as_slice() {
-        b"default" => None,
-        word => Some(SyncPolicy::parse(word).ok_or(CommandError::SYNTAX)?),
-    };
-    ctx.set_durability(level);
+/// What is not named is as the server has it.
+fn durability(ctx: &mut Context<'_, '_>, [first]: [&[u8]; 1], rest: Rest<'_>) -> Done {
+    let (mut here, mut at_replicas) = (None, None);
+    for word in std::iter::once(first).chain(rest.as_args().iter()) {
+        let is_again = if let Some(level) = ReplicaLevel::parse(word) {
+            at_replicas.replace(level).is_some()
+        } else if word.eq_ignore_ascii_case(b"default") {
+            !rest.is_empty()
+        } else {
+            here.replace(SyncPolicy::parse(word).ok_or(CommandError::SYNTAX)?).is_some()
+        };
+        if is_again {
+            return Err(CommandError::SYNTAX);
+        }
+    }
+    if here == Some(SyncPolicy::Bucket) && !ctx.kernel.bucket.is_on() {
+        return Err(CommandError::new("ERR There is no bucket (directive bucket)"));
+    }
+    ctx.set_durability(here, at_replicas);
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// What is not known is left out: it may be of a later version.
+fn capa(ctx: &mut Context<'_, '_>, [first]: [&[u8]; 1], rest: Rest<'_>) -> Done {
+    let mut all = std::iter::once(first).chain(rest.as_args().iter());
+    if all.any(|name| name.eq_ignore_ascii_case(b"redirect")) {
+        ctx.caller.client.set(ClientFlags::REDIRECTS, true);
+    }
     ctx.reply.ok();
     Ok(())
 }

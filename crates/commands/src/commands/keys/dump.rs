@@ -70,7 +70,7 @@ fn dump(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
         let mut copy = Vec::new();
         let value = SavedValue::of(value, &mut copy);
         let version = values::version_of(&value);
-        let options = WriterOptions { version, compression, checksum: true };
+        let options = WriterOptions { version, compression, ..WriterOptions::default() };
         let payload = dump::encode(options, |writer| values::write(writer, &value));
         let payload = payload.map_err(|error| CommandError::text(format!("ERR {error}")))?;
         reply.bulk(&payload);

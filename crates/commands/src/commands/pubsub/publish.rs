@@ -1,5 +1,6 @@
 //! PUBLISH, SPUBLISH.
 
+use tierce_engine::feed::Reader;
 use tierce_wire::resp::{Encoder, Proto};
 
 use crate::command::{Channels, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, exactly};
@@ -65,7 +66,7 @@ fn publish_to_shard(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -
 
 /// Subscribers of replicas get the message as well.
 fn tell_replicas(ctx: &Context<'_, '_>, name: &[u8], channel: &[u8], message: &[u8]) {
-    if ctx.kernel.feed.is_followed() {
+    if ctx.kernel.feed.is_followed_by(Reader::Replicas) {
         let mut command = Vec::new();
         let mut encoder = Encoder::new(&mut command, Proto::Resp2);
         encoder.array(3);

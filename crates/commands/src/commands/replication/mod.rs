@@ -1,5 +1,6 @@
 //! Commands between a primary and its replicas.
 
+mod failover;
 mod psync;
 mod replconf;
 mod replicaof;
@@ -8,4 +9,4 @@ mod wait;
 use crate::command::Spec;
 
 pub(super) const COMMANDS: &[&[Spec]] =
-    &[psync::COMMANDS, replconf::COMMANDS, replicaof::COMMANDS, wait::COMMANDS];
+    &[failover::COMMANDS, psync::COMMANDS, replconf::COMMANDS, replicaof::COMMANDS, wait::COMMANDS];

@@ -2,25 +2,31 @@
 
 use std::sync::Arc;
 
+use tierce_rdb::{Writer, WriterOptions};
 use tierce_replication::identity::Wish;
+use tierce_replication::link::Place;
 use tierce_wire::number;
+use tierce_wire::resp::Rest;
 
 use crate::caller::ReplyMode;
 use crate::clients::ClientFlags;
-use crate::command::{Done, Flags, Group, Scope, Spec, exactly, no_arguments};
+use crate::command::{Done, Flags, Group, Scope, Spec, at_least, no_arguments};
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::replication::{Accepted, Asked};
+use crate::kernel::Kernel;
+use crate::persistence::Encoder;
+use crate::replication::role::{Following, LinkState};
+use crate::replication::{Accepted, Asked, CopyFilter};
 
 const FLAGS: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
 
 pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("psync", Group::Server, exactly!(psync))
+    Spec::new("psync", Group::Server, at_least!(psync))
         .flags(FLAGS)
         .locks(Scope::Apart)
         .since("2.8.0", "O(1)")
-        .doc("replicationid offset", "Begins or continues the stream to a replica.")
+        .doc("replicationid offset [FAILOVER]", "Begins or continues the stream to a replica.")
         .example(
             r#"
             > PSYNC ?
@@ -40,8 +46,16 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
 ];
 
-fn psync(ctx: &mut Context<'_, '_>, [id, offset]: [&[u8]; 2]) -> Done {
+fn psync(ctx: &mut Context<'_, '_>, [id, offset]: [&[u8]; 2], more: Rest<'_>) -> Done {
     let offset = number::parse_i64(offset).ok_or(CommandError::NOT_AN_INTEGER)?;
+    let takes_over =
+        more.any().iter().next().is_some_and(|word| word.eq_ignore_ascii_case(b"failover"));
+    if takes_over
+        && !ctx.is_within()
+        && ctx.caller.replica().is_none_or(|replica| !replica.follows())
+    {
+        take_over(ctx, id)?;
+    }
     follow(ctx, Wish::new(id, offset), Asked::Psync)
 }
 
@@ -49,11 +63,64 @@ fn sync(ctx: &mut Context<'_, '_>) -> Done {
     follow(ctx, Wish::FullCopy, Asked::Sync)
 }
 
+/// Sends a copy without keys, as `redis-cli --functions-rdb` wants it. It is made at once, and the connection stays one of
+/// requests.
+fn copy_without_keys(
+    ctx: &mut Context<'_, '_>,
+    filter: CopyFilter,
+    asked: Asked,
+    copy_only: bool,
+) -> Done {
+    const NEEDS_COPY_ONLY: CommandError = CommandError::new(
+        "ERR A stream cannot follow a copy without keys: say REPLCONF rdb-only 1 before rdb-filter-only",
+    );
+    if !copy_only {
+        return Err(NEEDS_COPY_ONLY);
+    }
+    let failed = |error| CommandError::text(format!("ERR The copy cannot be made: {error}"));
+    let copy = encode_without_keys(ctx.kernel, filter).map_err(failed)?;
+    if asked == Asked::Psync {
+        let id = ctx.kernel.primary.identity().id;
+        ctx.reply.simple(&format!("FULLRESYNC {id} {}", ctx.kernel.primary.backlog.end()));
+    }
+    // One line end more than a copy has: its receiver does not look beyond the length.
+    ctx.reply.bulk(&copy);
+    Ok(())
+}
+
+fn encode_without_keys(kernel: &Kernel, filter: CopyFilter) -> tierce_rdb::Result<Vec<u8>> {
+    let mut encoder = Encoder::new(Writer::new(Vec::new(), WriterOptions::default())?, &[]);
+    encoder.remarks(kernel.keyspace.memory().total(), b"0")?;
+    if filter == CopyFilter::Functions {
+        encoder.code(&kernel.keyspace.code().all())?;
+    }
+    encoder.finish().map(|(copy, _)| copy)
+}
+
+/// The primary hands over to this server, which is its replica.
+fn take_over(ctx: &mut Context<'_, '_>, id: &[u8]) -> Done {
+    const IS_PRIMARY: CommandError =
+        CommandError::new("ERR PSYNC FAILOVER can't be sent to a master.");
+    const OTHER_STREAM: CommandError =
+        CommandError::new("ERR PSYNC FAILOVER replid must match my replid.");
+    let _still = ctx.hold_role_still()?;
+    let following = ctx.kernel.role.following().ok_or(IS_PRIMARY)?;
+    let is_same = |place: Place| place.id.as_bytes().eq_ignore_ascii_case(id);
+    if !following.place.is_some_and(is_same) {
+        return Err(OTHER_STREAM);
+    }
+    let (addr, primary) = (&ctx.caller.client.addr, &following.primary);
+    ctx.kernel.log.notice(format_args!("{addr} hands over for the primary {primary}"));
+    ctx.kernel.replicate(None, ctx.now_ms)?;
+    Ok(())
+}
+
 /// From now on the connection carries the stream, and no replies.
 fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
-    const NOT_SERVED: CommandError = CommandError::new(
-        "ERR A replica cannot have replicas of its own; it only sends full copies (redis-cli --rdb)",
-    );
+    const FAILS_OVER: CommandError =
+        CommandError::new("NOMASTERLINK Can't SYNC while failing over");
+    const NOT_SERVED: CommandError =
+        CommandError::new("NOMASTERLINK Can't SYNC while not connected with my master");
     const NO_MARKS: CommandError = CommandError::new(
         "ERR Full copies are sent without a length that is known in advance: a replica has to say \
          REPLCONF capa eof first",
@@ -67,11 +134,20 @@ fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
     }
     let replica = Arc::clone(ctx.caller.become_replica());
     let facts = replica.facts.lock().clone();
-    if !facts.copy_only && ctx.kernel.role.is_read_only() {
-        return Err(NOT_SERVED);
+    if let Some(filter) = facts.filter {
+        return copy_without_keys(ctx, filter, asked, facts.copy_only);
     }
-    if !facts.takes_marks {
-        return Err(NO_MARKS);
+    if ctx.kernel.failover.is_on() {
+        return Err(FAILS_OVER);
+    }
+    if let Some(owner) = ctx.kernel.role.owner() {
+        return Err(CommandError::text(format!(
+            "NOMASTERLINK This server follows the log in a bucket and has no stream; replicate from its owner {owner}"
+        )));
+    }
+    let has_stream = |following: Following| following.link == LinkState::Connected;
+    if !facts.copy_only && !ctx.kernel.role.following().is_none_or(has_stream) {
+        return Err(NOT_SERVED);
     }
     let addr = &ctx.caller.client.addr;
     match ctx.kernel.primary.accept(&replica, wish, asked, ctx.now_ms) {
@@ -82,6 +158,7 @@ fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
                 false => ctx.reply.simple("CONTINUE"),
             }
         }
+        Accepted::Nothing => return Err(NO_MARKS),
         Accepted::Copy(why) => {
             ctx.kernel.log.notice(format_args!("The replica {addr} gets a full copy: {why}"));
         }

@@ -9,7 +9,7 @@ use crate::clients::Identity;
 use crate::command::{Done, Flags, Group, Scope, Spec, many};
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::replication::{Began, Replica};
+use crate::replication::{Began, CopyFilter, Replica};
 
 /// A longer address than that is none.
 const IP_LEN_MAX: usize = 255;
@@ -50,6 +50,20 @@ fn replconf(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     Ok(())
 }
 
+/// The parts that a copy is to have, in words. Keys cannot be named.
+fn filter(words: &[u8]) -> Result<CopyFilter, CommandError> {
+    let mut filter = CopyFilter::Nothing;
+    for word in words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
+        if !word.eq_ignore_ascii_case(b"functions") {
+            let word = String::from_utf8_lossy(word).into_owned();
+            let text = format!("ERR Unsupported rdb-filter-only option: {word}");
+            return Err(CommandError::text(text));
+        }
+        filter = CopyFilter::Functions;
+    }
+    Ok(filter)
+}
+
 /// Notes one option. Whether it is answered.
 fn tell(
     ctx: &Context<'_, '_>,
@@ -78,12 +92,7 @@ fn tell(
         // Others may come, and change nothing as long as they are not known here.
         b"capa" | b"version" => {}
         b"rdb-only" => facts.copy_only = number()? != 0,
-        b"rdb-filter-only" if value.is_empty() => {}
-        b"rdb-filter-only" => {
-            return Err(CommandError::new(
-                "ERR Full copies are sent whole: rdb-filter-only is not supported here",
-            ));
-        }
+        b"rdb-filter-only" => facts.filter = Some(filter(value)?),
         b"ack" | b"fack" => {
             drop(facts);
             let offset = u64::try_from(number()?).unwrap_or(0);

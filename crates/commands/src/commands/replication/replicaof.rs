@@ -46,10 +46,8 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
         }
     };
     let is_to_follow = primary.is_some();
-    let is_changed = match ctx.is_within() {
-        true => ctx.kernel.follow_meanwhile(primary, ctx.now_ms),
-        false => ctx.kernel.follow(primary, ctx.now_ms),
-    };
+    let _still = ctx.hold_role_still()?;
+    let is_changed = ctx.kernel.replicate(primary, ctx.now_ms)?;
     if is_changed || !is_to_follow {
         ctx.reply.ok();
     } else {

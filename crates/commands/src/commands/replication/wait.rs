@@ -34,7 +34,7 @@ fn wait(ctx: &mut Context<'_, '_>, [numreplicas, timeout]: [&[u8]; 2]) -> Done {
          configured to be writable (which is not the default) writes to replicas are just local and are not \
          propagated.",
     );
-    if ctx.kernel.role.is_read_only() {
+    if ctx.kernel.role.is_replica() {
         return Err(ON_REPLICA);
     }
     let replicas = number::parse_i64(numreplicas).ok_or(CommandError::NOT_AN_INTEGER)?;

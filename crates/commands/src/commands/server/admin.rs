@@ -191,28 +191,28 @@ fn shutdown(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
         return Err(CommandError::SYNTAX);
     }
     if abort {
-        return Err(CommandError::new("ERR No shutdown in progress."));
+        if !ctx.kernel.shutdown().abort() {
+            return Err(CommandError::new("ERR No shutdown in progress."));
+        }
+        ctx.reply.ok();
+        return Ok(());
     }
     if ctx.kernel.loading.is_on() {
         // As in Redis, nothing is saved: there is only a part of the data.
         ctx.caller.closing = true;
-        ctx.kernel.request_shutdown(Shutdown::Command { saving: Saving::Never, force });
+        ctx.kernel.request_shutdown(Shutdown::Command { saving: Saving::Never, force, now });
         ctx.kernel.loading.give_up();
         return Ok(());
     }
-    let reason = Shutdown::Command { saving, force };
+    let reason = Shutdown::Command { saving, force, now };
     if saving != Saving::Never
         && let Some(error) = ctx.kernel.scripts.running.any_for(ctx.kernel.busy_threshold())
     {
         return Err(error);
     }
-    // No reply: the client learns of it by the end of its connection. Unless that does not come,
-    // because the data cannot be saved.
-    if reason.saves(&ctx.kernel.config) {
-        ctx.caller.wait_for(Awaited::Shutdown);
-    } else {
-        ctx.caller.closing = true;
-    }
+    // No reply: the client learns of it by the end of its connection, which comes with that of all connections. Unless
+    // it does not come, because the data cannot be saved, or because another client aborts it while it waits for replicas.
+    ctx.caller.wait_for(Awaited::Shutdown);
     ctx.kernel.request_shutdown(reason);
     Ok(())
 }
@@ -225,8 +225,8 @@ fn role(ctx: &mut Context<'_, '_>) -> Done {
         ctx.reply.int(following.primary.port.into());
         ctx.reply.bulk(following.link.name().as_bytes());
         let is_known = following.link == LinkState::Connected;
-        let place = following.place.filter(|_| is_known);
-        ctx.reply.int(place.map_or(-1, |place| place.offset as i64));
+        let offset = following.applied_offset().filter(|_| is_known);
+        ctx.reply.int(offset.map_or(-1, |offset| offset as i64));
         return Ok(());
     }
     let replicas = ctx.kernel.primary.replicas();

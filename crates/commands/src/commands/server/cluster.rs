@@ -1,16 +1,12 @@
-//! CLUSTER, READONLY, READWRITE, ASKING, FAILOVER: the answers of a server without cluster and replicas.
+//! CLUSTER, READONLY, READWRITE, ASKING: the answers of a server without cluster, except to those that follow redirections
+//! of a replica.
 //! Clients send these commands to find out, and accept the answer; an unknown command would look like a
 //! server too old for them.
 
-use std::num::NonZeroI64;
-
-use tierce_wire::number;
-
-use crate::command::{Body, Done, Flags, Group, Spec, many};
-use crate::commands::cursor::Options;
+use crate::clients::ClientFlags;
+use crate::command::{Body, Done, Flags, Group, Spec, no_arguments};
 use crate::error::CommandError;
 use crate::execute::Context;
-use tierce_wire::resp::Rest;
 
 const REFUSED: &str = "Refused: cluster support is disabled.";
 
@@ -38,12 +34,11 @@ const fn sub(name: &'static str, arity: i16, flags: Flags, syntax: &'static str)
         .doc(syntax, REFUSED)
 }
 
-const fn hint(name: &'static str) -> Spec {
-    Spec::new(name, Group::Cluster, Body::refusal(1, 1, disabled))
-        .flags(Flags::FAST)
+const fn of_replicas(name: &'static str, body: Body) -> Spec {
+    Spec::new(name, Group::Cluster, body)
+        .flags(Flags::FAST.with(Flags::LOADING).with(Flags::STALE))
         .categories(&["connection"])
         .since("3.0.0", "O(1)")
-        .doc("", REFUSED)
 }
 
 const fn since(version: &'static str, spec: Spec) -> Spec {
@@ -127,59 +122,50 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::container("cluster", Group::Cluster, CLUSTER, disabled)
         .since("3.0.0", "Depends on subcommand.")
         .doc("", "A container for commands of a cluster."),
-    Spec {
-        flags: Flags::FAST.with(Flags::LOADING).with(Flags::STALE),
-        ..hint("readonly").example(disabled!("READONLY"))
-    },
-    Spec {
-        flags: Flags::FAST.with(Flags::LOADING).with(Flags::STALE),
-        ..hint("readwrite").example(disabled!("READWRITE"))
-    },
-    hint("asking").example(disabled!("ASKING")),
-    Spec::new("failover", Group::Server, many!(failover))
-        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE))
-        .since("6.2.0", "O(1)")
-        .doc(
-            "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
-            "Always refused: not implemented.",
-        )
+    of_replicas("readonly", no_arguments!(|ctx| choose_reads(ctx, true)))
+        .doc("", "Lets a connection with `CLIENT CAPA redirect` read from a replica.")
         .example(
             r#"
-            > FAILOVER
-            (error) ERR FAILOVER requires connected replicas.
-            > FAILOVER ABORT
-            (error) ERR No failover in progress.
+            > READONLY
+            (error) ERR This instance has cluster support disabled
+            > CLIENT CAPA redirect
+            OK
+            > READONLY
+            OK
             "#,
         ),
+    of_replicas("readwrite", no_arguments!(|ctx| choose_reads(ctx, false)))
+        .doc("", "Ends what `READONLY` has begun.")
+        .example(
+            r#"
+            > CLIENT CAPA redirect
+            OK
+            > READONLY
+            OK
+            > READWRITE
+            OK
+            "#,
+        ),
+    Spec::new("asking", Group::Cluster, Body::refusal(1, 1, disabled))
+        .flags(Flags::FAST)
+        .categories(&["connection"])
+        .since("3.0.0", "O(1)")
+        .doc("", REFUSED)
+        .example(disabled!("ASKING")),
 ];
+
+/// Whether a connection that would be sent to the primary reads from a replica. To any other one, which can, this means a
+/// cluster.
+fn choose_reads(ctx: &mut Context<'_, '_>, from_replicas: bool) -> Done {
+    let client = &ctx.caller.client;
+    if !client.has(ClientFlags::REDIRECTS) {
+        return disabled(ctx);
+    }
+    client.set(ClientFlags::READS_REPLICAS, from_replicas);
+    ctx.reply.ok();
+    Ok(())
+}
 
 fn disabled(_: &mut Context<'_, '_>) -> Done {
     Err(CommandError::new("ERR This instance has cluster support disabled"))
-}
-
-fn failover(_: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
-    let (mut timeout, mut is_targeted, mut is_forced) = (None, false, false);
-    let mut options = Options::of(options);
-    if options.left() == 1 && options.take("abort") {
-        return Err(CommandError::new("ERR No failover in progress."));
-    }
-    while let Some(word) = options.next_word() {
-        match &*word {
-            b"timeout" if timeout.is_none() => timeout = Some(milliseconds(options.value()?)?),
-            b"to" if !is_targeted => {
-                let [_host, port] = options.values()?;
-                number::parse_i64(port).ok_or(CommandError::NOT_AN_INTEGER)?;
-                is_targeted = true;
-            }
-            b"force" if !is_forced => is_forced = true,
-            _ => return Err(CommandError::SYNTAX),
-        }
-    }
-    Err(CommandError::new("ERR FAILOVER requires connected replicas."))
-}
-
-fn milliseconds(text: &[u8]) -> Result<NonZeroI64, CommandError> {
-    let ms = number::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER)?;
-    let ms = NonZeroI64::new(ms).filter(|ms| ms.is_positive());
-    ms.ok_or(CommandError::new("ERR FAILOVER timeout must be greater than 0"))
 }

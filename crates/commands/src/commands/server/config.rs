@@ -131,6 +131,11 @@ fn waits_for_log((name, value): &(&[u8], &[u8])) -> bool {
 /// Replies when there is a log, or none, as the client wants it; only the client waits for the disk. The
 /// configuration may be another one already, if there can be no log.
 fn await_log(ctx: &mut Context<'_, '_>, on: bool, has_changed: bool) -> Done {
+    if !has_changed && ctx.kernel.loading.is_on() {
+        // The log begins when it is loaded; a change is refused until then.
+        ctx.reply.ok();
+        return Ok(());
+    }
     match ctx.kernel.durability.reached(on, has_changed) {
         Reached::Now => ctx.reply.ok(),
         // A transaction does not wait for anything.

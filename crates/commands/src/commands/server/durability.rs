@@ -70,7 +70,7 @@ fn wait(ctx: &mut Context<'_, '_>, [numlocal, numreplicas, timeout]: [&[u8]; 3])
     let replicas = usize::try_from(integer(numreplicas)?)
         .map_err(|_| CommandError::new("ERR value is out of range, must be positive"))?;
     let patience = Patience::from_ms(timeout)?;
-    if ctx.kernel.role.is_read_only() {
+    if ctx.kernel.role.is_replica() {
         return Err(CommandError::new("ERR WAITAOF cannot be used with replica instances"));
     }
     // What this connection did before is in the log, for none of its shards is locked any more.

@@ -191,7 +191,7 @@ impl<'k> Context<'_, 'k> {
             return Ok(());
         }
         if role.is_read_only() {
-            return Err(REPLICA);
+            return Err(self.kernel.redirection_of(self.caller).unwrap_or(REPLICA));
         }
         if role.lacks_replicas() {
             return Err(CommandError::TOO_FEW_REPLICAS);

@@ -417,3 +417,17 @@ fn of_each_command_it_is_known_whether_it_may_take_long() {
     let gone: Vec<_> = short.iter().filter(|name| !is_there(name)).collect();
     assert!(gone.is_empty(), "{gone:?}");
 }
+
+#[test]
+fn what_changes_the_role_does_not_wait_for_it_on_a_worker() {
+    let mut bench = Bench::new(Proto::Resp2);
+    // The role stays held still.
+    std::mem::forget(bench.kernel.role.hold_still());
+    for line in ["REPLICAOF NO ONE", "SLAVEOF a 1", "FAILOVER ABORT"] {
+        assert_eq!(bench.on_worker(&words(line)), (Some(Interrupt::Role), 0), "{line}");
+        let calls = [words("SET k v"), words(line)];
+        let changes = bench.changes();
+        assert_eq!(bench.transaction_on_worker(&calls), Some(Interrupt::Role), "{line}");
+        assert_eq!(bench.changes(), changes, "{line}");
+    }
+}

@@ -178,7 +178,7 @@ fn what_takes_long_holds_no_shard() {
         names.push(command.full_name.as_str());
     }
     let users = ["acl|deluser", "acl|load", "acl|save", "acl|setuser"];
-    let others = ["config|set", "waitaof", "info", "wait"];
+    let others = ["config|set", "waitaof", "info", "failover", "wait"];
     assert_eq!(names, [&["publish", "unwatch"][..], &users, &others].concat());
 }
 

@@ -1,5 +1,6 @@
 //! The registry of statistics, and INFO, which prints it. `crate::metrics` and MEMORY STATS read the same rows.
 
+mod bucket;
 mod clients_and_stats;
 mod commands_and_keys;
 mod data;
@@ -62,6 +63,7 @@ static SECTIONS: &[Section] = &[
     shown("persistence", "Persistence", data::PERSISTENCE),
     shown("stats", "Stats", clients_and_stats::STATS),
     shown("replication", "Replication", process::REPLICATION),
+    shown("bucket", "Bucket", bucket::BUCKET),
     shown("cpu", "CPU", process::CPU),
     shown("modules", "Modules", &[]),
     asked("commandstats", "Commandstats", commands_and_keys::COMMAND_STATS),

@@ -40,6 +40,8 @@ pub(super) const SERVER: &[Field] = &[
     is("uptime_in_seconds", |f| uptime(f).into(), "Time since the start.")
         .gauge("redis_uptime_in_seconds"),
     is("uptime_in_days", |f| (uptime(f) / 86_400).into(), "The same in whole days."),
+    maybe("shutdown_in_milliseconds", |f| Some(f.kernel.shutdown().left_ms(f.now_ms)?.into()),
+        "How long a shutdown waits for replicas at most."),
     is("hz", |f| hz(f).into(), "The directive, which tunes nothing here."),
     is("configured_hz", |f| hz(f).into(), "The same."),
     is("lru_clock", |f| ((f.now_ms / 1000) & 0xff_ffff).into(),
@@ -81,7 +83,7 @@ pub(super) const REPLICATION: &[Field] = &[
     maybe("slave_read_repl_offset", |f| Some(f.following()?.read_offset.into()),
         "Offset up to which the stream has been received.")
         .gauge("redis_slave_read_repl_offset"),
-    maybe("slave_repl_offset", |f| Some(f.following()?.place.map_or(0, |place| place.offset).into()),
+    maybe("slave_repl_offset", |f| Some(f.following()?.applied_offset().unwrap_or(0).into()),
         "Offset up to which the stream has been applied."),
     maybe("master_sync_total_bytes", |f| in_copy(f).map(|_| Value::Int(-1)),
         "Bytes of the full copy, which are not known."),
@@ -114,19 +116,15 @@ pub(super) const REPLICATION: &[Field] = &[
             gauge("offset", "redis_connected_slave_offset_bytes", "Offset that the replica has acknowledged."),
             gauge("lag", "redis_connected_slave_lag_seconds", "Seconds since the last acknowledgement of the replica."),
         ]),
-    always("master_failover_state", "no-failover", "There is no command FAILOVER."),
-    is("master_replid", |f| match f.following().and_then(|of| of.place) {
-        Some(place) => place.id.to_string().into(),
-        None => f.kernel.primary.identity().id.to_string().into(),
-    }, "The name of the stream: of a replica that of its primary."),
+    is("master_failover_state", |f| f.kernel.failover.phase().name().into(),
+        "`waiting-for-sync` and `failover-in-progress` during FAILOVER."),
+    is("master_replid", |f| f.kernel.primary.identity().id.to_string().into(),
+        "The name of the stream: of a replica that of its primary."),
     is("master_replid2", |f| {
         let previous = f.kernel.primary.identity().previous;
         previous.map_or(ReplicationId::NONE, |previous| previous.id).to_string().into()
-    }, "The name that the stream had before, when this server was a replica."),
-    is("master_repl_offset", |f| match f.following() {
-        Some(of) => of.place.map_or(0, |place| place.offset).into(),
-        None => f.kernel.primary.backlog.end().into(),
-    }, "Bytes of the stream.")
+    }, "The name that the stream had before a promotion."),
+    is("master_repl_offset", |f| f.kernel.primary.backlog.end().into(), "Bytes of the stream.")
         .gauge("redis_master_repl_offset"),
     is("second_repl_offset", |f| match f.kernel.primary.identity().previous {
         // Counted from 1, as the first byte that is missing.

@@ -1,0 +1,44 @@
+//! Clients that a replica sends to its primary (`CLIENT CAPA redirect`).
+//!
+//! Such a client gets `-REDIRECT host:port` for what changes data, and for what reads them unless it has said READONLY: it
+//! has come for the primary, and would not know that what it reads is old. In a failover nobody is sent away before the
+//! other server has taken over: it would send them back.
+
+use crate::caller::Caller;
+use crate::clients::ClientFlags;
+use crate::command::{Command, Flags};
+use crate::error::CommandError;
+use crate::kernel::Kernel;
+
+/// Whether the caller makes a call of `command` at the primary.
+pub(crate) fn concerns(caller: &Caller, command: &Command) -> bool {
+    let client = &caller.client;
+    if !client.has(ClientFlags::REDIRECTS) {
+        return false;
+    }
+    let (writes, reads) = match &caller.transaction {
+        // What dooms it is the answer.
+        Some(queued) if command.is_exec() => match queued.is_doomed() {
+            true => (false, false),
+            false => (queued.access().writes, queued.reads_data()),
+        },
+        _ => (command.spec.flags.contains(Flags::WRITE), command.spec.flags.reads_data()),
+    };
+    writes || reads && !client.has(ClientFlags::READS_REPLICAS)
+}
+
+impl Kernel {
+    /// What tells a client where the primary is, if this server is a replica.
+    #[cold]
+    pub(crate) fn redirection(&self) -> Option<CommandError> {
+        let primary = self.role.following()?.primary;
+        Some(CommandError::text(format!("REDIRECT {primary}")))
+    }
+
+    /// The same for a client that may not understand it.
+    #[cold]
+    pub(crate) fn redirection_of(&self, caller: &Caller) -> Option<CommandError> {
+        let is_understood = caller.client.has(ClientFlags::REDIRECTS);
+        is_understood.then(|| self.redirection()).flatten()
+    }
+}
