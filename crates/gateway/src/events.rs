@@ -25,6 +25,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::body::Frame;
 use tierce_commands::clients::Client;
+use tierce_commands::kernel::Kernel;
 use tierce_wire::resp::{ReplyDecoder, Value};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep, sleep};
@@ -100,6 +101,7 @@ impl Call {
 /// Connects to the server, and begins the stream when it has agreed.
 pub(crate) async fn open(
     shared: &Arc<Shared>,
+    kernel: &Kernel,
     client: &Client,
     auth: Option<[Vec<u8>; 2]>,
     call: Call,
@@ -111,7 +113,7 @@ pub(crate) async fn open(
     let socket = shared.dial(peer, local).and_then(UnixStream::from_std).map_err(|_| lost())?;
     let mut calls = Vec::new();
     if let Some([user, password]) = &auth {
-        write_call(&mut calls, &[b"AUTH", user, password]);
+        write_call(&mut calls, &[kernel.commands.name_of_auth(), user, password]);
     }
     write_call(&mut calls, &call.words.iter().map(Vec::as_slice).collect::<Vec<_>>());
     send(&socket, &calls).await.map_err(|_| lost())?;

@@ -120,7 +120,7 @@ async fn subscribe(
     read(&head.headers, body, max, limit).await?;
     let auth = credentials::of_auth(kernel, &head.headers)?;
     let call = events::Call::of(subject, head.uri.path(), head.uri.query().unwrap_or_default())?;
-    match timeout(limit, events::open(shared, &client, auth, call)).await {
+    match timeout(limit, events::open(shared, kernel, &client, auth, call)).await {
         Ok(opened) => opened,
         Err(_) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "ERR the server is busy")),
     }

@@ -289,11 +289,11 @@ impl<M: Send + 'static> Runtime<M> {
         service: Arc<S>,
     ) -> io::Result<Runtime<M>> {
         let mut runtime = Self::prepare(config, listeners, service)?;
-        runtime.accept()?;
+        runtime.accept_after(|| ())?;
         Ok(runtime)
     }
 
-    /// Starts the workers. Connections wait at the listeners until [`Runtime::accept`], so the program
+    /// Starts the workers. Connections wait at the listeners until [`Runtime::accept_after`], so the program
     /// can connect its parts by the [`Handle`] before a client meets them.
     ///
     /// # Errors
@@ -334,14 +334,17 @@ impl<M: Send + 'static> Runtime<M> {
         Ok(runtime)
     }
 
-    /// Accepts connections from now on.
+    /// Accepts connections once `wait` has returned: who connects earlier is in the queue of the listener.
     ///
     /// # Errors
     ///
     /// When the system has no thread to give.
-    pub fn accept(&mut self) -> io::Result<()> {
+    pub fn accept_after(&mut self, wait: impl FnOnce() + Send + 'static) -> io::Result<()> {
         match self.acceptor.take() {
-            Some(acceptor) => self.spawn("acceptor".into(), move || acceptor.run()),
+            Some(acceptor) => self.spawn("acceptor".into(), move || {
+                wait();
+                acceptor.run();
+            }),
             None => Ok(()),
         }
     }

@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use support::{Client, Event, Server};
 use tierce_net::{BindAddress, Config, Endpoints, ListenAddress, Listener, ListenerTag, Presence};
@@ -161,4 +164,27 @@ fn a_socket_can_be_adopted() {
     assert_ne!(key, info.key);
     client.check("quit", "bye");
     server.stop();
+}
+
+#[test]
+fn who_connects_early_is_answered_when_the_wait_is_over() {
+    let listener = Listener::tcp(([127, 0, 0, 1], 0).into(), 16, TAG).unwrap();
+    let ListenAddress::Tcp(address) = *listener.address() else { panic!("not TCP") };
+    let (end_wait, wait) = mpsc::channel::<()>();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    let server = Server::start_after(Config::default(), listener, 100, move || {
+        let _ = wait.recv();
+        ends.store(true, Ordering::SeqCst);
+    });
+    let mut early = TcpStream::connect(address).unwrap();
+    early.write_all(b"echo here\n").unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut answer = [0; 5];
+        early.read_exact(&mut answer).unwrap();
+        (answer, is_over.load(Ordering::SeqCst))
+    });
+    end_wait.send(()).unwrap();
+    assert_eq!(reader.join().unwrap(), (*b"here\n", true));
+    drop(server);
 }

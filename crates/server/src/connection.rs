@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use tierce_engine::feed::Reader;
 use tierce_net::ConnMut;
-use tierce_output::OutputClass;
+use tierce_output::{Output, OutputClass};
+use tierce_wire::resp::Proto;
 
 use crate::acl::Rights;
 use crate::answer::{Answer, Answered, Destination};
 use crate::blocking;
 use crate::caller::Caller;
 use crate::clients::{Client, Deferred, REPLICAS, SUBSCRIBERS, output_class};
+use crate::commands::replica_level::{HeldReply, Unconfirmed};
 use crate::durability::SyncPolicy;
 use crate::kernel::Kernel;
 use crate::memcached;
@@ -64,6 +67,15 @@ impl AnySession {
             Self::Resp(session) => &mut session.caller.waits,
             Self::Memcached(session) => &mut session.waits,
             Self::PedroKv(session) => &mut session.waits,
+        }
+    }
+
+    /// How durable what it replies is.
+    #[inline]
+    pub fn sync_policy(&self, kernel: &Kernel) -> SyncPolicy {
+        match self {
+            Self::Resp(session) => session.caller.sync_policy(kernel),
+            Self::Memcached(_) | Self::PedroKv(_) => kernel.config.live().appendfsync(),
         }
     }
 
@@ -145,6 +157,69 @@ pub fn answer(
     true
 }
 
+/// What becomes of a connection whose replies have waited for replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// It goes on.
+    Goes,
+    /// It ends behind these replies.
+    Closes,
+    /// It ends without them: its protocol has no words for a write that is done and not confirmed.
+    ClosesUnanswered,
+}
+
+/// Writes the replies that have waited for replicas. The connection waits for nothing more.
+pub fn settle(
+    kernel: &Kernel,
+    session: &mut AnySession,
+    output: &mut Output,
+    is_confirmed: bool,
+) -> Settled {
+    let waits = session.waits();
+    let Some(unconfirmed) = waits.end_unconfirmed() else { return Settled::Goes };
+    waits.logged.awaits_device |= unconfirmed.awaits_device && is_confirmed;
+    let closes = unconfirmed.closes;
+    if !is_confirmed {
+        kernel.errors.count(unconfirmed.level.error().kind());
+    }
+    match session.caller() {
+        Some(caller) => {
+            let proto = caller.proto;
+            unconfirmed.write(is_confirmed, output, proto);
+            // What has come meanwhile follows the replies.
+            caller.catch_up(&kernel.pubsub, output, proto);
+        }
+        None if is_confirmed => unconfirmed.write(true, output, Proto::Resp2),
+        None => return Settled::ClosesUnanswered,
+    }
+    if closes { Settled::Closes } else { Settled::Goes }
+}
+
+/// The same for a client that waits for replicas, by an answer that tells nothing but what has failed. Whether the
+/// client goes on.
+fn deliver_confirmation(
+    kernel: &Kernel,
+    conn: &mut ConnMut<'_, AnySession>,
+    is_confirmed: bool,
+) -> bool {
+    let (session, output) = conn.split();
+    match settle(kernel, session, output, is_confirmed) {
+        Settled::Goes => {
+            conn.clear_timer();
+            conn.resume();
+            true
+        }
+        Settled::Closes => {
+            conn.close();
+            false
+        }
+        Settled::ClosesUnanswered => {
+            close_unlogged(kernel, conn);
+            false
+        }
+    }
+}
+
 /// Drops an answer to a client that has gone.
 pub fn lose(kernel: &Kernel, answer: &Answer) {
     if let Answered::Later(awaited) = &answer.reply {
@@ -173,6 +248,11 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
             return deliver_result(kernel, conn, &deferred, answer);
         }
     };
+    let waits = conn.session().waits();
+    if waits.is_for(wait) && waits.has_unconfirmed() {
+        let is_confirmed = matches!(&answer.reply, Answered::With(error) if error.is_empty());
+        return deliver_confirmation(kernel, conn, is_confirmed);
+    }
     let (session, output) = conn.split();
     let Some(caller) = session.caller() else { return false };
     if !caller.waits.is_for(wait) {
@@ -208,10 +288,23 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
     }
     if let Some(at) = answer.logged_at {
         note_logged(kernel, caller, at, caller.durability());
+        if pending.is_heard
+            && let Some(level) = caller.replica_level(kernel)
+        {
+            let replies = vec![HeldReply { reply, has_written: true }];
+            let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes: false };
+            kernel.wait_for_replicas(&mut caller.waits, caller.client.conn, unconfirmed);
+            kernel.feed.call(Reader::Replicas);
+            // It is called, and suspended anew on the new terms.
+            conn.resume();
+            return false;
+        }
     }
     if pending.is_heard {
         output.append(reply);
     }
+    // As a replica, the server has no more to say to a client that has waited.
+    caller.closing |= caller.client.is_closing();
     // What has come meanwhile follows the reply.
     let proto = caller.proto;
     caller.catch_up(&kernel.pubsub, output, proto);

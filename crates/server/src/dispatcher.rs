@@ -18,7 +18,7 @@ use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
 use crate::clients::{Client, Origin};
 use crate::config::DirectiveId;
-use crate::connection::{self, AnySession, answer, output_class_of};
+use crate::connection::{self, AnySession, Settled, answer, output_class_of};
 use crate::deadlines::Deadlines;
 use crate::deliver::Pacing;
 use crate::fetcher::Fetcher;
@@ -34,7 +34,7 @@ use crate::set_aside::SetAside;
 use crate::stats::Stat;
 use crate::suspend::on_hangup;
 use crate::tls::common_name;
-use crate::waiting::{self, ConnAddress, Obstacle};
+use crate::waiting::{self, Awaited, ConnAddress, Obstacle};
 
 /// What strangers get to read in protected mode; clients and people look for its first sentence.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
@@ -103,6 +103,10 @@ impl Dispatcher {
                     output.buffer().extend_from_slice(&line);
                     session.client().note_output(Client::backlog_of(output));
                     self.0.clients.memory.count(session.client());
+                    let key = conn.info().key;
+                    if let Some(ticket) = worker.awaiting.note_lease(&self.0, key, conn.session()) {
+                        conn.hold_output(ticket);
+                    }
                 }
             }),
             Notice::NoteBacklogs => conns.iter().for_each(|conn| {
@@ -132,6 +136,7 @@ impl Dispatcher {
                 worker.awaiting.release(&self.0, conns);
                 self.0.serve_confirmed();
             }
+            Notice::Report(reported) => reported.one(),
             Notice::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {
@@ -158,6 +163,9 @@ impl Dispatcher {
         let server = &*self.0;
         if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
             io.hold_output(at);
+        }
+        if session.waits().has_unconfirmed() {
+            worker.awaiting.note_unconfirmed();
         }
         let apart = io.apart().map_or(0, |(_, len)| len);
         let client = session.client();
@@ -399,7 +407,11 @@ impl Service for Dispatcher {
 
     fn timer(&self, worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
         if !session.waits().is_idle() {
-            return patience_ends(&self.0, session, io);
+            let flow = patience_ends(&self.0, session, io);
+            if let Some(at) = worker.awaiting.note(&self.0, io.info().key, session) {
+                io.hold_output(at);
+            }
+            return flow;
         }
         let timeout_ms = self.0.config.live().timeout_seconds() * 1000;
         let idle_ms = io.now().unix_ms as i64 - session.client().active_ms.load(Relaxed);
@@ -509,12 +521,16 @@ fn earlier(a: NextTurn, b: NextTurn) -> NextTurn {
 
 /// Whether the end of an obstacle is announced to all workers.
 fn waits_for_news(obstacle: Obstacle) -> bool {
-    !matches!(obstacle, Obstacle::Values | Obstacle::Shard(_) | Obstacle::Guesses)
+    use Obstacle::{Guesses, Role, Shard, Values};
+    !matches!(obstacle, Values | Shard(_) | Guesses | Role)
 }
 
 /// The timer of a session that waits is due.
 #[cold]
 fn patience_ends(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+    if session.waits().has_unconfirmed() {
+        return replicas_are_late(kernel, session, io);
+    }
     let goes_on = match session.caller() {
         Some(caller) if caller.waits.is_for_reply() => {
             blocking::time_is_up(kernel, caller, io.output())
@@ -527,6 +543,21 @@ fn patience_ends(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> 
     }
     session.waits().go_on();
     Flow::Continue
+}
+
+/// Too few replicas have confirmed in time what a client has written.
+#[cold]
+fn replicas_are_late(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+    if let Some(Awaited::Confirmations { to, .. }) = session.waits().awaited()
+        && kernel.stop_confirming(*to).is_none()
+    {
+        // Its answer is on the way.
+        return Flow::Suspend(on_hangup(session.waits()));
+    }
+    match connection::settle(kernel, session, io.output(), false) {
+        Settled::Goes => Flow::Continue,
+        Settled::Closes | Settled::ClosesUnanswered => Flow::Close,
+    }
 }
 
 /// Where a client comes from; `unix_path` is where the Unix socket is, if there is one.
@@ -553,6 +584,11 @@ fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
 
 /// Ends what a connection waits for, and what it subscribes to.
 fn leave(server: &Server, session: &mut AnySession) {
+    if session.waits().has_unconfirmed()
+        && let Some(Awaited::Confirmations { to, .. }) = session.waits().awaited()
+    {
+        let _ = server.stop_confirming(*to);
+    }
     if let Some(caller) = session.caller() {
         blocking::connection_ends(server, caller);
         caller.leave(&server.pubsub);

@@ -5,11 +5,13 @@ use std::borrow::Cow;
 
 use tierce_keyspace::ShardLocks;
 use tierce_keyspace::{Busy, DbIndex, Key, KeyHash, StrView};
+use tierce_net::{Flow, Io};
 use tierce_output::Output;
 
 use crate::acl::{self, Denial, Permission, Rights};
 use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
+use crate::commands::replica_level::{HeldReply, ReplicaLevel, Unconfirmed};
 use crate::execute::Guard;
 use crate::fetch::{PendingRead, add_key, is_enough};
 use crate::gates::{Admission, Cause, Fault, Gates};
@@ -18,6 +20,7 @@ use crate::meter::{Meter, Timing, Words};
 use crate::monitors;
 use crate::slowlog::shorten_words;
 use crate::stats::{Counters, Stat};
+use crate::suspend::suspend;
 use crate::waiting::Waits;
 
 /// A request of a protocol beside RESP, as the stages know it.
@@ -461,8 +464,38 @@ pub fn commit(waits: &mut Waits, kernel: &Kernel, locks: &mut ShardLocks<'_>) ->
     if !locks.take_logged() {
         return true;
     }
+    waits.logged.is_unconfirmed = ReplicaLevel::of_server(kernel).is_some();
     let Some(wal_handle) = kernel.durability.wal_handle() else { return true };
     waits.logged.note_writes(wal_handle, kernel.config.live().appendfsync())
+}
+
+/// Has all replies of this call wait for replicas, if they tell of writes that replicas have to have
+/// (`durability-replicas`); `None` if not. The rest of the input waits behind them.
+#[inline]
+pub fn confirm(
+    waits: &mut Waits,
+    kernel: &Kernel,
+    client: &Client,
+    io: &mut Io<'_>,
+    closes: bool,
+) -> Option<Flow> {
+    std::mem::take(&mut waits.logged.is_unconfirmed)
+        .then(|| wait_for_replicas(waits, kernel, client, io, closes))
+}
+
+#[cold]
+fn wait_for_replicas(
+    waits: &mut Waits,
+    kernel: &Kernel,
+    client: &Client,
+    io: &mut Io<'_>,
+    closes: bool,
+) -> Flow {
+    let level = ReplicaLevel::of_server(kernel).unwrap_or_default();
+    let replies = vec![HeldReply { reply: io.output().take(), has_written: true }];
+    let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes };
+    kernel.wait_for_replicas(waits, client.conn, unconfirmed);
+    suspend(waits, io)
 }
 
 /// Starts loading what the batch will look at, so that the waits for memory overlap.

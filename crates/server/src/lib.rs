@@ -17,11 +17,17 @@
 //! | `front_ends` | what the protocols other than RESP have in common |
 //! | `connection` | a connection of any protocol, and how it gets the replies that it waits for |
 //! | `suspend`, `fetcher`, `acknowledge`, `set_aside` | waiting: for a time, for values on disk, for the log, for shards |
+//! | `bucket` | the thread that writes the log in a bucket, and what a start does with it |
 //! | `replication` | the threads of a primary and of a replica |
 //! | [`transfer`] | import and export: Redis' files and JSON lines |
 
 mod acknowledge;
 mod batch;
+#[cfg(feature = "bucket")]
+mod bucket;
+#[cfg(not(feature = "bucket"))]
+#[path = "no_bucket.rs"]
+mod bucket;
 mod connection;
 mod deadlines;
 mod deliver;
@@ -30,6 +36,7 @@ mod fetcher;
 mod front_ends;
 #[doc(hidden)]
 pub mod fuzzing;
+mod held;
 mod listening;
 mod long_commands;
 mod memcached;
@@ -57,11 +64,22 @@ use tierce_config as config;
 use tierce_engine as engine;
 use tierce_engine::{clock, durability, log, memory, persistence, random};
 
+pub use bucket::BucketError;
+#[cfg(feature = "bucket")]
+pub use bucket::{Restored, restore_into};
 pub use listening::ListeningError;
-pub use start::{Instance, StartError, Stopper, check_access, log_refusal, run};
+pub use start::{
+    Console, Ended, Instance, StartError, Stopper, check_access, descriptors_needed, is_open,
+    log_refusal, run,
+};
 #[doc(hidden)]
 pub use start::{Shards, SyncClock};
 pub use supervision::wants_background;
 pub use tierce_commands::{command, table as command_table, table_for as command_table_for};
 pub use tierce_engine::{REDIS_VERSION, VERSION};
-pub use tls::{TlsError, check as check_tls};
+pub use tls::{TlsError, check as check_tls, ends as certificates_end};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -15,6 +15,7 @@ use tierce_net::{
 
 use crate::clients::{self, Protocol};
 use crate::config::{self, Settings, Startup};
+use crate::engine::next_step;
 
 /// Marks connections that speak RESP.
 const RESP: ListenerTag = ListenerTag(0);
@@ -58,6 +59,20 @@ pub enum ListeningError {
     /// Neither a port nor a Unix socket is configured.
     #[error("nothing to listen on: all ports are 0 and there is no unixsocket")]
     Nowhere,
+}
+
+impl ListeningError {
+    /// What a user can do about it, as the end of a message.
+    pub(crate) fn next_step(&self) -> &'static str {
+        match self {
+            Self::Listen(ListenError::Refused { source, .. }) => next_step::of_listening(source),
+            Self::Listen(ListenError::NotASocket { .. }) => {
+                "; move the file away, or name another path"
+            }
+            Self::UnknownHost { .. } => "; bind has to name addresses or hosts of this machine",
+            _ => "",
+        }
+    }
 }
 
 /// Connects to the server itself, over a pair of sockets, for a client that has come in by HTTP: the other end is served

@@ -168,9 +168,8 @@ fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
         Err(_) => return Some((job, RETRY_GATE_AFTER)),
     }
     locks.release();
-    let wal_handle = kernel.durability.wal_handle();
-    let logged_at =
-        wal_handle.filter(|_| locks.take_logged()).map(|wal_handle| wal_handle.appended());
+    // Without a log replicas may have to have it.
+    let logged_at = locks.take_logged().then(|| kernel.durability.wal_on_or_off().appended());
     drop(locks);
     if job.caller.waits.is_for_reply() {
         // The thread that serves the client answers it. The connection has its caller back already.
@@ -221,9 +220,8 @@ fn judge_and_execute<'k>(
             match gates.judge(kernel, &mut job.caller, locks, command, job.command.as_args()) {
                 Verdict::Passes => {
                     let done = execute(kernel, counters, command, job, locks, output, now_ms);
-                    let Err(Interrupt::Busy(busy)) = done else { return done };
-                    let threshold = kernel.busy_threshold();
-                    match kernel.scripts.running.refusal(busy.shard, threshold) {
+                    let Err(interrupt) = done else { return done };
+                    match kernel.busy_with_program(interrupt) {
                         Some(error) => Refused { command: Some(command), error },
                         None => return done,
                     }

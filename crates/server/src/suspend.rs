@@ -31,6 +31,7 @@ pub fn hold(waits: &mut Waits, kernel: &Kernel, cause: Cause, io: &mut Io<'_>) -
         Cause::Guesses { until_ms } => (Obstacle::Guesses, Patience::Ms(left(until_ms))),
         Cause::Memory { until_ms } => (Obstacle::Memory, Patience::Ms(left(until_ms))),
         Cause::Delivery { until_ms } => (Obstacle::Delivery, Patience::Ms(left(until_ms))),
+        Cause::Role { until_ms } => (Obstacle::Role, Patience::Ms(left(until_ms))),
         Cause::Device => (Obstacle::SlowSync, Patience::Ms(kernel.durability.hold_back())),
         // A program that holds it for too long is told, and does not make the client wait any longer.
         Cause::Shard(shard) => (Obstacle::Shard(shard), patience_with_programs(kernel, shard)),

@@ -40,3 +40,8 @@ pub mod number;
 pub mod pedrokv;
 pub mod resp;
 pub mod words;
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

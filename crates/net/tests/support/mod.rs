@@ -242,10 +242,21 @@ impl Server {
     }
 
     pub fn start_on(config: Config, listener: Listener, conns_max: usize) -> Server {
+        Server::start_after(config, listener, conns_max, || ())
+    }
+
+    /// Starts one that accepts connections once `wait` has returned.
+    pub fn start_after(
+        config: Config,
+        listener: Listener,
+        conns_max: usize,
+        wait: impl FnOnce() + Send + 'static,
+    ) -> Server {
         let (sender, events) = channel();
         let address = listener.address().clone();
-        let service = Lines { events: Mutex::new(sender), conns_max };
-        let runtime = Runtime::start(config, vec![listener], Arc::new(service)).expect("started");
+        let service = Arc::new(Lines { events: Mutex::new(sender), conns_max });
+        let mut runtime = Runtime::prepare(config, vec![listener], service).expect("started");
+        runtime.accept_after(wait).expect("a thread");
         Server { runtime: Some(runtime), events, address }
     }
 

@@ -94,6 +94,9 @@ pub fn serve(
     session: &mut Session,
     io: &mut Io<'_>,
 ) -> Flow {
+    if session.waits.is_for_reply() {
+        return suspend(&session.waits, io);
+    }
     session.waits.go_on();
     if session.rights.are_old(&server.acl.users) && !session.rights.renew(&server.acl.users) {
         return Flow::Close;
@@ -150,6 +153,10 @@ pub fn serve(
         if !front_ends::commit(&mut session.waits, server.kernel, &mut locks) {
             io.output().truncate(replied_before);
             return Flow::Close;
+        }
+        let (waits, client) = (&mut session.waits, &session.client);
+        if let Some(flow) = front_ends::confirm(waits, server.kernel, client, io, closing) {
+            return flow;
         }
         match end {
             _ if closing => return Flow::Close,

@@ -19,7 +19,7 @@ use crate::fetcher::Fetcher;
 use crate::front_ends::{self, Stages, Stop, lead, prefetch, recycle};
 use crate::kernel::Kernel;
 use crate::stats::Counters;
-use crate::suspend::hold;
+use crate::suspend::{hold, suspend};
 use crate::turn::Turn;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
@@ -73,6 +73,9 @@ pub fn serve(
     session: &mut Session,
     io: &mut Io<'_>,
 ) -> Flow {
+    if session.waits.is_for_reply() {
+        return suspend(&session.waits, io);
+    }
     session.waits.go_on();
     let now_ms = io.now().unix_ms as i64;
     session.look_whether_it_may(kernel);
@@ -109,6 +112,12 @@ pub fn serve(
         if !front_ends::commit(&mut session.waits, kernel, &mut locks) {
             io.output().truncate(replied_before);
             return Flow::Close;
+        }
+        let closes = false;
+        if let Some(flow) =
+            front_ends::confirm(&mut session.waits, kernel, &session.client, io, closes)
+        {
+            return flow;
         }
         match end {
             End::Full if io.output().exceeds_limit() => return Flow::Close,

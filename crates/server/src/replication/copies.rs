@@ -6,7 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tierce_commands::replication::{Begun, Copy, Replica};
+use tierce_engine::feed::Reader;
+use tierce_rdb::{VERSION_REDIS_6_2, VERSION_REDIS_7_0};
+use tierce_replication::translate::Dialect;
 
+use super::stream::dialect;
 use crate::clock::unix_ms;
 use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::persistence::SaveError;
@@ -74,7 +78,9 @@ fn run(server: &Arc<Server>) {
             replicas.iter().for_each(|replica| replica.show_life());
             server.wake_replicas();
         }
-        if pinged.elapsed() >= ping_period(&settings) {
+        // A sign of life would make the stream longer, of which a replica is to reach the end.
+        let is_to_end = server.failover.is_on() || server.shutdown().is_asked();
+        if pinged.elapsed() >= ping_period(&settings) && !is_to_end {
             pinged = Instant::now();
             server.feed.pass(PING);
         }
@@ -111,6 +117,15 @@ fn repl_timeout(settings: &Settings) -> Duration {
     Duration::from_secs(settings.count(TIMEOUT))
 }
 
+/// The newest version of RDB that all replicas read, if that is not the newest one.
+fn version_max(settings: &Settings) -> Option<u16> {
+    match dialect(settings) {
+        Dialect::Redis6_2 => Some(VERSION_REDIS_6_2),
+        Dialect::Redis7_0 => Some(VERSION_REDIS_7_0),
+        _ => None,
+    }
+}
+
 /// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
 /// wait for that to begin first.
 fn is_copy_due(
@@ -140,18 +155,25 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
             server.wake_replicas();
         }
     };
-    let (copy, sink) = Copy::begin(repl_timeout(settings), Box::new(wake));
+    let (copy, sink) = Copy::begin(repl_timeout(settings), version_max(settings), Box::new(wake));
+    // Until the place of the copy is set or known, the stream has the same source, and that of a primary stands still.
+    let still = server.role.hold_still();
     let Some(begun) = server.primary.begin_copy(Arc::clone(&copy)) else { return };
-    let moment = || {
-        if let Begun::Mark(number) = begun {
-            server.feed.mark(number);
-        }
+    let mut placed = None;
+    let moment = || match begun {
+        Begun::Mark(number) => server.feed.mark(Reader::Replicas, number),
+        Begun::Here(number) => placed = Some(server.primary.place_copy(number)),
+        Begun::Alone(_) => {}
     };
-    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, moment) {
+    let outcome = server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, moment);
+    drop(still);
+    match outcome {
         Ok(_) => {
             if let Begun::Alone(number) = begun {
-                let count = server.primary.place_copy_alone(number);
-                server.log.notice(format_args!("A full copy begins for {count} clients"));
+                placed = Some(server.primary.place_copy_alone(number));
+            }
+            if let Some(count) = placed {
+                server.log.notice(format_args!("A full copy begins for {count} replicas"));
                 server.wake_replicas();
             }
         }

@@ -1,12 +1,17 @@
 //! The server's part of replication: bytes to replicas, the threads that produce the stream and start full
 //! copies, and the link to a primary.
 
+mod before_end;
 mod copies;
+mod handover;
+pub mod quiet;
 pub mod replica;
 mod stream;
 
+pub use before_end::{Outcome, await_replicas, resume_changes};
 pub use copies::Copies;
-pub use stream::Stream;
+pub use handover::Handover;
+pub use stream::{Stream, kept_bytes};
 
 use tierce_net::{Flow, Io};
 

@@ -5,6 +5,9 @@
 //! disconnected, so that it can continue when it comes back. Otherwise nothing is recorded, and there is nothing to
 //! translate.
 //!
+//! **On a replica** this thread appends nothing: the link repeats the stream of the primary, and the feed pauses. It is
+//! followed all the same, so that no change is missed from a promotion on.
+//!
 //! **Offset of a copy.** The mark of a full copy is in the feed at the moment of the copy, between the changes that are in
 //! the copy and those that are not. So the stream after the mark is exactly what the copy lacks.
 
@@ -13,12 +16,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tierce_engine::feed::{Fed, FedBatch, Follower, Overrun};
+use tierce_commands::replication::{Asks, Source};
+use tierce_engine::feed::{Fed, FedBatch, Follower, Overrun, Reader, WAITING_BYTES_MAX};
 use tierce_keyspace::log::Malformed;
-use tierce_replication::translate::{Options, Translator};
+use tierce_replication::translate::{Dialect, Options, Translator};
 
+use super::quiet;
 use crate::clock::unix_ms;
-use crate::config::{ClientClass, DirectiveId, Settings};
+use crate::config::{ClientClass, DirectiveId, Settings, SyncPolicy};
 use crate::server::Server;
 
 /// How often the thread looks whether it is still needed, if nothing changes.
@@ -39,11 +44,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Starts it.
+    /// Starts it, with the changes since the place where the server goes on in its stream, if it does.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(server: &Arc<Server>) -> io::Result<Self> {
+    pub fn start(server: &Arc<Server>, resumed: Option<Follower>) -> io::Result<Self> {
         const BACKLOG: DirectiveId = DirectiveId::of("repl-backlog-size");
         let weak = Arc::downgrade(server);
         server.config.on_change([BACKLOG], move |settings| {
@@ -53,7 +58,8 @@ impl Stream {
             Ok(())
         });
         let of_thread = Arc::clone(server);
-        let thread = thread::Builder::new().name("stream".into()).spawn(move || run(&of_thread))?;
+        let body = move || run(&of_thread, resumed);
+        let thread = thread::Builder::new().name("stream".into()).spawn(body)?;
         Ok(Self { server: Arc::clone(server), thread: Some(thread) })
     }
 }
@@ -61,7 +67,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.server.primary.end();
-        self.server.feed.call();
+        self.server.feed.call(Reader::Replicas);
         if let Some(thread) = self.thread.take() {
             // A panic was reported when it happened.
             let _ = thread.join();
@@ -76,18 +82,32 @@ enum StreamError {
     Overrun(#[from] Overrun),
     #[error("a change cannot be told to replicas: {0}")]
     Translate(#[from] Malformed),
+    #[error("the log has not taken the last changes; replicas need full copies")]
+    HeldBack,
 }
 
-fn run(server: &Server) {
-    while server.primary.wait_for_reader() {
-        // Nothing else in a server follows its feed.
-        let Some(follower) = server.engine.follow() else { return };
-        server.primary.begin_stream(kept_bytes(&server.config.settings()));
+fn run(server: &Server, mut resumed: Option<Follower>) {
+    while resumed.is_some() || server.primary.wait_for_need() {
+        let is_new = resumed.is_none();
+        // Nothing else in a server follows its feed for replicas.
+        let follow = || server.engine.follow(Reader::Replicas, WAITING_BYTES_MAX);
+        let Some(follower) = resumed.take().or_else(follow) else { return };
+        let same_role = server.role.hold_still();
+        if is_new && server.role.following().is_none() {
+            server.primary.begin_stream(kept_bytes(&server.config.settings()));
+        }
+        drop(same_role);
         let mut writer = Writer::new(server);
         let outcome = writer.write_while_needed(follower);
+        let was_active = server.primary.is_active();
+        let is_whole = outcome.is_ok() && was_active && server.role.following().is_none();
+        if is_whole && server.primary.ends() && !server.durability.refuses_writes() {
+            server.primary.note_last_place();
+        }
         server.primary.end_stream();
         server.wake_replicas();
         match outcome {
+            Ok(()) if !was_active => {}
             Ok(()) => server.log.notice("The stream for replicas ends: none has come back"),
             Err(error) => server.log.warning(format_args!("The stream for replicas ends: {error}")),
         }
@@ -114,21 +134,129 @@ impl<'s> Writer<'s> {
     fn write_while_needed(&mut self, mut follower: Follower) -> Result<(), StreamError> {
         loop {
             let settings = self.server.config.settings();
-            let batch = follower.wait(TICK)?;
-            if batch.is_empty() && !self.is_needed(&settings) {
+            let server = self.server;
+            let may_hand_over =
+                server.role.is_replica() && server.primary.source() == Source::Changes;
+            let seen = server.feed.position();
+            let batch = follower.wait(if may_hand_over { Duration::ZERO } else { TICK })?;
+            if server.primary.ends() {
+                return self.write_the_rest(batch, &mut follower, &settings);
+            }
+            // Asked behind the batch: what a promoted server changes is not in it before it says so.
+            if server.primary.source() == Source::Link {
+                self.position = self.position.max(seen);
+                continue;
+            }
+            if server.role.is_replica() {
+                self.write(&batch, &settings)?;
+                self.hand_over(&mut follower, &settings)?;
+                continue;
+            }
+            // The position also counts what only others get, as the log in a bucket while the link was the source.
+            if batch.is_empty() && server.feed.waiting_bytes_of(Reader::Replicas) == 0 {
+                self.position = self.position.max(seen);
+            }
+            if !server.primary.is_active() || batch.is_empty() && self.is_forgotten(&settings) {
                 return Ok(());
             }
+            self.await_commit(&batch);
             self.write(&batch, &settings)?;
             self.ask_for_confirmations(&settings);
             if !batch.is_empty() {
                 self.server.wake_replicas();
+                follower.recycle(batch);
                 follower.rest(REST);
             }
         }
     }
 
+    /// Waits until the bucket has the changes of a batch, if that counts: then replicas get only what does not go with this
+    /// machine. A server that takes over from the bucket never lacks what a replica of this one has, nor does a copy
+    /// that begins in this batch have more.
+    fn await_commit(&self, batch: &FedBatch) {
+        let server = self.server;
+        let counts = || {
+            let is_at_level = server.config.live().appendfsync() == SyncPolicy::Bucket;
+            server.bucket.is_on() && (is_at_level || server.bucket.lease.clock().is_some())
+        };
+        if !counts() {
+            return;
+        }
+        let Some((position, _)) = batch.iter().last() else { return };
+        while counts() && server.bucket.committed() < position {
+            if server.primary.ends() || !server.primary.is_active() || server.role.is_replica() {
+                return;
+            }
+            // Without that, replicas are behind by `bucket-interval`.
+            if server.primary.confirmations.is_asking() {
+                server.bucket.hasten(&server.feed);
+            }
+            server.bucket.wait_for(position, TICK);
+        }
+    }
+
+    /// The server ends, and nothing changes any more: completes the stream of a primary.
+    fn write_the_rest(
+        &mut self,
+        mut batch: FedBatch,
+        follower: &mut Follower,
+        settings: &Settings,
+    ) -> Result<(), StreamError> {
+        let server = self.server;
+        if server.role.is_replica() || !server.primary.is_active() {
+            return Ok(());
+        }
+        while !batch.is_empty() {
+            self.write(&batch, settings)?;
+            batch = follower.wait(Duration::ZERO)?;
+        }
+        if server.feed.waiting_bytes_of(Reader::Replicas) > 0 {
+            return Err(StreamError::HeldBack);
+        }
+        Ok(())
+    }
+
+    /// The server is a replica now: completes the stream, and lets the link go on with it.
+    fn hand_over(
+        &mut self,
+        follower: &mut Follower,
+        settings: &Settings,
+    ) -> Result<(), StreamError> {
+        let server = self.server;
+        let Some(number) = server.role.following().map(|following| following.number) else {
+            return Ok(());
+        };
+        // Clients that were let in as those of a primary are done then, and what they have changed is in the feed. Not
+        // while the role is held still: a worker may wait for that.
+        let is_over = || server.primary.ends() || server.role.following_as(number).is_none();
+        if !quiet::await_writers(server, is_over) {
+            return Ok(());
+        }
+        let _same_role = server.role.hold_still();
+        // With another role meanwhile, clients may have been let in again.
+        let Some(following) = server.role.following_as(number) else { return Ok(()) };
+        let mut locks = server.keyspace.long_locks();
+        let all = locks.lock_all();
+        server.feed.pause(Reader::Replicas);
+        drop(all);
+        self.write(&follower.wait(Duration::ZERO)?, settings)?;
+        if server.feed.waiting_bytes_of(Reader::Replicas) > 0 {
+            return Err(StreamError::HeldBack);
+        }
+        // The stream of a promoted server begins with `SELECT`.
+        self.translator = Translator::new(Options::default());
+        let place = server.primary.hand_over(following.place, following.db, kept_bytes(settings));
+        // It is the current link as long as the role is the same.
+        let _ = server.role.update(following.number, |following| {
+            following.place = place;
+            following.read_offset = place.map_or(0, |place| place.offset);
+        });
+        Ok(())
+    }
+
     fn write(&mut self, batch: &FedBatch, settings: &Settings) -> Result<(), StreamError> {
         let lag_max = lag_max(settings);
+        self.translator.speak(dialect(settings));
         for (position, fed) in batch.iter() {
             self.position = position;
             match fed {
@@ -136,10 +264,11 @@ impl<'s> Writer<'s> {
                 Fed::Command(command) => {
                     self.translator.command(None, command, &mut self.commands);
                 }
-                Fed::Mark(number) => {
+                Fed::Mark(Reader::Replicas, number) => {
                     self.pass_on(lag_max);
                     self.begin_copy(number);
                 }
+                Fed::Mark(Reader::Bucket, _) => {}
             }
             if self.commands.len() >= CHUNK_BYTES {
                 self.pass_on(lag_max);
@@ -151,15 +280,25 @@ impl<'s> Writer<'s> {
 
     /// Has replicas say how far they are, if clients wait for what is in the stream now.
     fn ask_for_confirmations(&mut self, settings: &Settings) {
-        const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+        const RECEIVED: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+        // A Tierce begins a sync of its log then, and answers at its end. Others see no difference.
+        const LOGGED: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$6\r\nLOGGED\r\n";
         let primary = &self.server.primary;
-        if primary.confirmations.note_streamed(self.position, primary.backlog.end()) {
-            self.translator.command(None, GETACK, &mut self.commands);
+        let asks = primary.confirmations.note_streamed(self.position, primary.backlog.end());
+        let command = match asks {
+            Asks::Nothing => None,
+            Asks::Received => Some(RECEIVED),
+            Asks::Logged => Some(LOGGED),
+        };
+        if let Some(command) = command {
+            self.translator.command(None, command, &mut self.commands);
             self.pass_on(lag_max(settings));
             self.server.wake_replicas();
             // Replicas may have all of that already.
             self.server.serve_confirmed();
+            primary.confirmations.note_asked();
         }
+        self.server.failover.note_news();
     }
 
     /// Appends what is translated to the stream.
@@ -178,25 +317,30 @@ impl<'s> Writer<'s> {
         self.server.log.notice(format_args!("A full copy begins for {count} replicas"));
     }
 
-    fn is_needed(&self, settings: &Settings) -> bool {
+    /// Whether no replica has come back for too long.
+    fn is_forgotten(&self, settings: &Settings) -> bool {
         const TTL: DirectiveId = DirectiveId::of("repl-backlog-ttl");
-        let primary = &self.server.primary;
         let ttl_seconds = settings.number(TTL);
-        let is_forgotten =
-            ttl_seconds > 0 && primary.alone_ms(unix_ms()) >= ttl_seconds.saturating_mul(1000);
-        !primary.ends() && !is_forgotten
+        let alone_ms = self.server.primary.alone_ms(unix_ms());
+        ttl_seconds > 0 && alone_ms >= ttl_seconds.saturating_mul(1000)
     }
 }
 
+/// What all replicas understand.
+pub(super) fn dialect(settings: &Settings) -> Dialect {
+    const DIALECT: DirectiveId = DirectiveId::of("replica-dialect");
+    Dialect::named(settings.word(DIALECT))
+}
+
 /// So much of the stream is kept for replicas that come back.
-fn kept_bytes(settings: &Settings) -> usize {
+pub fn kept_bytes(settings: &Settings) -> usize {
     const BACKLOG: DirectiveId = DirectiveId::of("repl-backlog-size");
     settings.bytes(BACKLOG) as usize
 }
 
 /// A replica may be so far behind, and at least as far as the kept part of the stream, which costs nothing more. Zero:
 /// without end.
-fn lag_max(settings: &Settings) -> usize {
+pub(super) fn lag_max(settings: &Settings) -> usize {
     match settings.output_limits().of(ClientClass::Replica).hard_bytes as usize {
         0 => 0,
         hard => hard.max(kept_bytes(settings)),

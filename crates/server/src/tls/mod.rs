@@ -10,6 +10,7 @@ mod failures;
 mod files;
 mod outgoing;
 mod subject;
+mod validity;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use self::failures::TlsFailures;
 pub use self::outgoing::outgoing;
 use self::outgoing::{CLIENT_CERT_FILE, CLIENT_KEY_FILE, CLIENT_KEY_FILE_PASS, REPLICATION};
 pub use self::subject::common_name;
+pub use self::validity::ends;
 
 const CERT_FILE: DirectiveId = DirectiveId::of("tls-cert-file");
 const KEY_FILE: DirectiveId = DirectiveId::of("tls-key-file");

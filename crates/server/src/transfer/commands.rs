@@ -13,9 +13,9 @@ use tierce_wire::resp::OwnedArgs;
 use super::error::TransferError;
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
-use crate::clock::{STOPPED_MS, unix_ms};
+use crate::clock::STOPPED_MS;
 use crate::command::Flags;
-use crate::commands::{self, counts_from_now};
+use crate::commands::{self, time_of_effect};
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
@@ -71,8 +71,7 @@ impl Executor {
         if !command.spec.flags.contains(Flags::WRITE) && command.spec.name != "select" {
             return Err(Refusal::Unknown);
         }
-        let now_ms =
-            if counts_from_now(command.spec.name, args.iter()) { unix_ms() } else { STOPPED_MS };
+        let now_ms = time_of_effect(command.spec.name, args);
         let begin = self.output.mark();
         self.kernel.run(command, &mut self.caller, args, &mut self.output, now_ms);
         let reply = self.output.buffer();

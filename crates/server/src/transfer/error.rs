@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::durability::RecoveryError;
+use crate::engine::next_step;
 use crate::persistence::SaveError;
 
 /// Why nothing was imported or exported.
@@ -14,7 +15,7 @@ pub enum TransferError {
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// The log of the data directory cannot be written.
-    #[error("the log cannot be written: {0}")]
+    #[error("the log cannot be written: {}{}", .0, next_step::of_store(.0))]
     Log(#[from] tierce_cask::Error),
     /// The file for Redis cannot be written.
     #[error(transparent)]
@@ -31,13 +32,17 @@ pub enum TransferError {
         keys: u64,
     },
     /// There is no log to export.
-    #[error("{} contains no Tierce data", dir.display())]
+    #[error("{} contains no Tierce data; --dir names the directory that the server has as dir", dir.display())]
     NoData {
         /// The data directory.
         dir: PathBuf,
     },
     /// A directory that is no append-only directory of Redis.
-    #[error("{} has no manifest of an append-only directory (*.manifest), or several", dir.display())]
+    #[error(
+        "{} has no manifest of an append-only directory (*.manifest), or several; name Redis' appenddirname, or the \
+         RDB file",
+        dir.display()
+    )]
     NoManifest {
         /// The directory.
         dir: PathBuf,
@@ -51,7 +56,7 @@ pub enum TransferError {
         source: tierce_rdb::aof::ManifestError,
     },
     /// A file of Redis is damaged or cut short.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; take a whole copy of the file, or mend it (redis-check-rdb, redis-check-aof --fix)", path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -131,19 +136,19 @@ pub enum TransferError {
         what: String,
     },
     /// What was to be written exists.
-    #[error("{} exists already, and nothing is overwritten", path.display())]
+    #[error("{} exists already, and nothing is overwritten; choose another name", path.display())]
     Exists {
         /// The file or directory.
         path: PathBuf,
     },
     /// What was to be written has the place of a file of the data directory.
-    #[error("{} is one of the server's own files", path.display())]
+    #[error("{} is one of the server's own files; choose a name outside of the data directory", path.display())]
     OwnFile {
         /// The file or directory.
         path: PathBuf,
     },
     /// The file system refuses something.
-    #[error("could not {action} {}: {source}", path.display())]
+    #[error("could not {action} {}: {source}{}", path.display(), next_step::of_system(source))]
     Io {
         /// What was tried.
         action: &'static str,

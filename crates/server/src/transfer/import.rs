@@ -259,12 +259,37 @@ impl Import<'_> {
             }
         }
         self.report.bytes = before + reader.offset();
-        let jsonl::Read { keys, empty, written_ms } = reader.into_read();
+        let jsonl::Read { keys, empty, written_ms, code } = reader.into_read();
+        drop(locks);
+        code.iter().try_for_each(|line| self.check_code(path, line))?;
         self.report.keys_read += keys;
         self.report.empty += empty;
         let written_ms = written_ms.unwrap_or_default().min(self.written_ms_max);
         self.written_ms = self.written_ms.max(written_ms);
         Ok(())
+    }
+
+    /// Loads a library, or compiles a script, that a line has stored. Clients would hear of a fault in it much later.
+    fn check_code(&mut self, path: &Path, line: &jsonl::CodeLine) -> Result<(), TransferError> {
+        let jsonl::CodeLine { number, kind, name } = line;
+        let all = self.store.keyspace.code().all();
+        let source = all.of(*kind).find(|(there, _)| *there == name.as_slice());
+        // A later line may have replaced it by another one of its name, which is looked at as well.
+        let Some(source) = source.map(|(_, source)| source.to_vec()) else { return Ok(()) };
+        let words: [&[u8]; 4] = match kind {
+            CodeKind::Library => [b"FUNCTION", b"LOAD", b"REPLACE", &source],
+            CodeKind::Script => [b"SCRIPT", b"REGISTER", name, &source],
+        };
+        match self.executor.execute(&words.map(<[u8]>::to_vec)) {
+            Ok(()) => Ok(()),
+            Err(refusal) => {
+                let reason = match refusal {
+                    Refusal::Failed(reason) => reason,
+                    Refusal::Unknown => "this version has no such code".to_owned(),
+                };
+                Err(TransferError::Line { path: path.to_owned(), line: *number, reason })
+            }
+        }
     }
 
     fn remark(
@@ -283,7 +308,12 @@ impl Import<'_> {
             Ok(values::Remark::Written { ms }) => {
                 self.written_ms = self.written_ms.max(ms.min(self.written_ms_max));
             }
-            Ok(values::Remark::StreamDb(_) | values::Remark::Other) => {}
+            Ok(
+                values::Remark::StreamDb(_)
+                | values::Remark::StreamName(_)
+                | values::Remark::StreamOffset(_)
+                | values::Remark::Other,
+            ) => {}
             Err(what) => {
                 let path = path.to_owned();
                 return Err(TransferError::Unsupported { path, offset, what });

@@ -21,9 +21,10 @@ fn titles(client: &mut Client, sections: &str) -> String {
 fn sections_are_chosen_as_in_redis() {
     let server = TestServer::start();
     let mut client = server.client();
-    let default = "Server Clients Memory Persistence Stats Replication CPU Modules Errorstats \
+    // `Bucket` is Tierce's own.
+    let default = "Server Clients Memory Persistence Stats Replication Bucket CPU Modules Errorstats \
                    Cluster Keyspace";
-    let all = "Server Clients Memory Persistence Stats Replication CPU Modules Commandstats \
+    let all = "Server Clients Memory Persistence Stats Replication Bucket CPU Modules Commandstats \
                Errorstats Latencystats Cluster Keyspace";
     for (sections, expected) in [
         ("", default),

@@ -1,6 +1,10 @@
 //! Applies the commands of a stream.
 //!
 //! A transaction counts at its EXEC: if the stream breaks off inside of one, it continues before the MULTI.
+//!
+//! What is applied is repeated in the stream of this server, in the same bytes ([`Primary::repeat`]).
+//!
+//! [`Primary::repeat`]: crate::commands::replication::Primary::repeat
 
 use std::sync::Arc;
 
@@ -8,7 +12,7 @@ use tierce_keyspace::DbIndex;
 use tierce_output::Output;
 use tierce_replication::identity::ReplicationId;
 use tierce_replication::link::Place;
-use tierce_wire::resp::Args;
+use tierce_wire::resp::{Args, ReplyDecoder};
 
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
@@ -18,7 +22,7 @@ use crate::server::Server;
 const ERRORS_LOGGED_MAX: u64 = 10;
 
 /// What is no change of data, and would wait here for the role that this thread holds.
-const OF_ROLES: [&[u8]; 2] = [b"replicaof", b"slaveof"];
+const OF_ROLES: [&[u8]; 3] = [b"failover", b"replicaof", b"slaveof"];
 
 /// Who executes what the primary has executed.
 pub(super) struct Applier<'s> {
@@ -30,6 +34,10 @@ pub(super) struct Applier<'s> {
     place: Option<Place>,
     /// The database that was selected there.
     db: DbIndex,
+    /// The bytes of a transaction that is not complete.
+    transaction: Vec<u8>,
+    /// So far may replicas of this server be behind.
+    lag_max: usize,
     errors: u64,
 }
 
@@ -38,6 +46,8 @@ pub(super) enum Applied {
     Done,
     /// The primary wants to know how far this replica is.
     AskedForOffset,
+    /// It wants to know as well when that is on the device here.
+    AskedForSync,
     /// The data are no copy any more, for this reason.
     Lost(String),
     /// Nothing: the server follows another one now, or none.
@@ -50,7 +60,14 @@ impl<'s> Applier<'s> {
         let client = Client::new(Origin::default(), crate::clock::unix_ms());
         let caller = Caller::new(Arc::new(client), true);
         let db = DbIndex::ZERO;
-        Self { server, caller, output: Output::new(), number, place: None, db, errors: 0 }
+        let (output, transaction) = (Output::new(), Vec::new());
+        let lag_max = 0;
+        Self { server, caller, output, number, place: None, db, transaction, lag_max, errors: 0 }
+    }
+
+    /// Replicas of this server may be so far behind from now on.
+    pub(super) fn set_lag_max(&mut self, lag_max: usize) {
+        self.lag_max = lag_max;
     }
 
     /// The stream goes on at this place, where this database was selected.
@@ -69,52 +86,76 @@ impl<'s> Applier<'s> {
         self.place
     }
 
-    /// Executes a command, with which the stream is known up to `offset`.
-    pub(super) fn apply(&mut self, args: Args<'_>, offset: u64) -> Applied {
+    /// Executes a command of these bytes, with which the stream is known up to `offset`.
+    pub(super) fn apply(&mut self, args: Args<'_>, bytes: &[u8], offset: u64) -> Applied {
+        let server = self.server;
+        let Some(_nobody_else) = server.role.apply_for(self.number) else {
+            return Applied::GivenUp;
+        };
         let name = args.at(0);
         if name.eq_ignore_ascii_case(b"replconf") {
-            self.advance(offset);
-            let is_asked = args.get(1).is_some_and(|what| what.eq_ignore_ascii_case(b"getack"));
-            return if is_asked { Applied::AskedForOffset } else { Applied::Done };
+            self.advance(bytes, offset);
+            let is =
+                |at, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+            return match is(1, b"getack") {
+                true if is(2, b"logged") => Applied::AskedForSync,
+                true => Applied::AskedForOffset,
+                false => Applied::Done,
+            };
         }
         if OF_ROLES.iter().any(|of_roles| name.eq_ignore_ascii_case(of_roles)) {
-            self.advance(offset);
+            self.advance(bytes, offset);
             self.log(name, b"a stream does not change roles");
             return Applied::Done;
         }
-        let Some(_nobody_else) = self.server.role.apply_for(self.number) else {
-            return Applied::GivenUp;
-        };
-        let is_exec = name.eq_ignore_ascii_case(b"exec");
         let begin = self.output.mark();
         let stream = self.place.map_or(ReplicationId::NONE, |place| place.id);
         let place = (*stream.as_bytes(), offset);
-        self.server.apply(&mut self.caller, args, &mut self.output, place);
+        server.apply(&mut self.caller, args, &mut self.output, place);
         let reply = self.output.buffer();
         let error = reply.strip_prefix(b"-").map(|text| text.trim_ascii_end().to_vec());
+        let failed = if error.is_none() { first_error_within(reply) } else { None };
         self.output.truncate(begin);
-        self.advance(offset);
+        if let Some(error) = failed {
+            self.log(b"in a transaction", &error);
+        }
         match error {
-            Some(error) if is_exec => Applied::Lost(error.escape_ascii().to_string()),
-            Some(error) => {
-                self.log(name, &error);
-                Applied::Done
+            Some(error) if name.eq_ignore_ascii_case(b"exec") => {
+                server.primary.end_stream();
+                self.place = None;
+                return Applied::Lost(error.escape_ascii().to_string());
             }
-            None => Applied::Done,
+            Some(error) => self.log(name, &error),
+            None => {}
         }
+        self.advance(bytes, offset);
+        Applied::Done
     }
 
-    /// So many bytes of the stream say nothing. Within a transaction its EXEC counts them.
-    pub(super) fn skip(&mut self, len: usize) {
+    /// Bytes of the stream that say nothing. `false` if the link is to be given up.
+    pub(super) fn skip(&mut self, bytes: &[u8]) -> bool {
+        let Some(_nobody_else) = self.server.role.apply_for(self.number) else { return false };
         if let Some(place) = self.place {
-            self.advance(place.offset + len as u64);
+            self.advance(bytes, place.offset + bytes.len() as u64);
         }
+        true
     }
 
-    fn advance(&mut self, offset: u64) {
-        if let Some(place) = self.place.as_mut().filter(|_| !self.caller.is_in_transaction()) {
-            place.offset = offset;
-            self.db = self.caller.db;
+    /// The stream is applied up to `offset` with these bytes; within a transaction its EXEC counts them.
+    fn advance(&mut self, bytes: &[u8], offset: u64) {
+        let Some(place) = &mut self.place else { return };
+        if self.caller.is_in_transaction() {
+            return self.transaction.extend_from_slice(bytes);
+        }
+        place.offset = offset;
+        self.db = self.caller.db;
+        let primary = &self.server.primary;
+        if self.transaction.is_empty() {
+            primary.repeat(bytes, self.db, self.lag_max);
+        } else {
+            let mut whole = std::mem::take(&mut self.transaction);
+            whole.extend_from_slice(bytes);
+            primary.repeat(&whole, self.db, self.lag_max);
         }
     }
 
@@ -130,4 +171,15 @@ impl<'s> Applier<'s> {
             "The primary's command {name} failed here, and the data may differ from now on: {error}{last}"
         ));
     }
+}
+
+/// The first error among the replies of a transaction.
+fn first_error_within(reply: &[u8]) -> Option<Vec<u8>> {
+    // Nearly always there is none, and nothing to decode.
+    if !reply.starts_with(b"*") || !reply.windows(3).any(|bytes| bytes == b"\r\n-") {
+        return None;
+    }
+    let (value, _) = ReplyDecoder::new().decode(reply).ok()??;
+    let error = value.as_values()?.iter().find(|value| value.is_error())?;
+    error.as_bytes().map(<[u8]>::to_vec)
 }

@@ -5,11 +5,13 @@
 //! stream if the primary still has the rest.
 
 mod apply;
+mod connect;
 mod copy;
+mod logged;
+mod takeover;
 mod wire;
 
 use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,16 +19,19 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::DbIndex;
+use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::link::{Event, Introduction, Link, LinkError, Place};
 
 use self::apply::{Applied, Applier};
 use self::copy::Copy;
+use self::logged::Logged;
+use self::takeover::Takeover;
 use self::wire::Wire;
 use crate::commands::replication::role::{Following, LinkState};
 use crate::config::{DirectiveId, Settings};
 use crate::engine::ReloadError;
 use crate::persistence::SaveError;
+use crate::replication::stream::{kept_bytes, lag_max};
 use crate::server::Server;
 use crate::tls::{self, TlsError};
 
@@ -38,6 +43,9 @@ const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
 
 /// The thread looks so often whether it still is to follow.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The same while the primary waits for a sync here, so that it hears of its end.
+const LOOK_FOR_SYNC_EVERY: Duration = Duration::from_millis(1);
 
 /// Received at once.
 const BUFFER_LEN: usize = 64 * 1024;
@@ -128,8 +136,15 @@ impl Drop for Follower {
 
 fn run(server: &Server) {
     let mut last_error = String::new();
-    while let Some(following) = server.role.wait_for_primary() {
-        let number = following.number;
+    let mut takeover = Takeover::default();
+    while let Some(Following { number, .. }) = server.role.wait_for_primary() {
+        // The stream of its time as a primary is completed first.
+        if !server.primary.wait_for_link(LOOK_EVERY) {
+            continue;
+        }
+        let handed_over = server.role.hold_still();
+        let Some(following) = server.role.following_as(number) else { continue };
+        drop(handed_over);
         let mut session = Session::new(server, following);
         let outcome = session.follow();
         let now_ms = crate::clock::unix_ms();
@@ -144,6 +159,7 @@ fn run(server: &Server) {
             server.leave_stream();
         }
         let Err(error) = outcome else { continue };
+        takeover.link_is_over(server, number, &error, session.has_asked);
         if let FollowError::Transaction(_) = error {
             server.role.note_applied(number, None, DbIndex::ZERO);
         }
@@ -169,12 +185,14 @@ struct Session<'s> {
     /// When something last arrived.
     heard: Instant,
     acknowledged: Instant,
+    /// It has sent PSYNC.
+    has_asked: bool,
 }
 
 impl<'s> Session<'s> {
     fn new(server: &'s Server, following: Following) -> Self {
         let now = Instant::now();
-        Self { server, following, heard: now, acknowledged: now }
+        Self { server, following, heard: now, acknowledged: now, has_asked: false }
     }
 
     /// The link is over when nothing has come for so long.
@@ -196,13 +214,18 @@ impl<'s> Session<'s> {
         while !wire.shake_hands().map_err(FollowError::Handshake)? {
             self.look_at_time(0)?;
         }
-        let introduction = introduction(&self.server.config.settings());
+        let mut introduction = introduction(&self.server.config.settings());
+        introduction.hands_over = self.following.hands_over;
         let mut link = Link::new(&introduction, self.following.place);
-        let mut work =
-            Work { applier: Applier::new(self.server, self.following.number), copy: None };
+        let mut work = Work {
+            applier: Applier::new(self.server, self.following.number),
+            copy: None,
+            logged: Logged::default(),
+        };
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
             wire.send(&link.take_output())?;
+            self.has_asked |= link.step() == "PSYNC";
             let len = match wire.receive(&mut buffer) {
                 Ok(0) => return Err(FollowError::Closed),
                 Ok(len) => len,
@@ -210,12 +233,17 @@ impl<'s> Session<'s> {
                 Err(error) => return Err(error.into()),
             };
             self.look_at_time(len)?;
-            self.acknowledge_in_time(&mut link, &work);
+            self.acknowledge_in_time(&mut link, &mut work);
             if len > 0 {
                 self.server.role.note_received(len);
                 link.receive(&buffer[..len]);
                 self.take_events(&mut link, &mut work, &mut wire)?;
             }
+            let look_every = match work.logged.is_awaited() {
+                true => LOOK_FOR_SYNC_EVERY,
+                false => LOOK_EVERY,
+            };
+            wire.wait_at_most(look_every)?;
         }
     }
 
@@ -224,20 +252,13 @@ impl<'s> Session<'s> {
         let host = String::from_utf8_lossy(&primary.host);
         // The files are read anew for each link.
         let tls = tls::outgoing(&self.server.config.settings())?;
-        let addresses = (&*host, primary.port).to_socket_addrs().map_err(FollowError::Connect)?;
-        let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, self.silence_max()) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(LOOK_EVERY))?;
-                    stream.set_write_timeout(Some(self.silence_max()))?;
-                    return Wire::new(stream, &host, tls).map_err(FollowError::Handshake);
-                }
-                Err(error) => failed = error,
-            }
-        }
-        Err(FollowError::Connect(failed))
+        let gives_up = || self.note(|_| ()).is_err();
+        let connected = connect::connect(primary, self.silence_max(), &gives_up);
+        let stream = connected.map_err(FollowError::Connect)?.ok_or(FollowError::GivenUp)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOOK_EVERY))?;
+        stream.set_write_timeout(Some(self.silence_max()))?;
+        Wire::new(stream, &host, tls).map_err(FollowError::Handshake)
     }
 
     /// Ends the link when the primary is silent, or is not to be followed any more.
@@ -256,13 +277,20 @@ impl<'s> Session<'s> {
     }
 
     /// Tells the primary from time to time how far this replica is.
-    fn acknowledge_in_time(&mut self, link: &mut Link, work: &Work<'_>) {
+    fn acknowledge_in_time(&mut self, link: &mut Link, work: &mut Work<'_>) {
         let now = Instant::now();
-        let is_due = now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY;
+        let is_due = work.logged.take_news(&self.server.durability)
+            || now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY;
         if let Some(place) = work.applier.place().filter(|_| link.is_streaming() && is_due) {
             self.acknowledged = now;
-            link.acknowledge(place.offset, None);
+            self.acknowledge(link, work, place);
         }
+    }
+
+    /// Tells the primary how far this replica is, and how far its log.
+    fn acknowledge(&self, link: &mut Link, work: &mut Work<'_>, place: Place) {
+        let logged = work.logged.offset(&self.server.durability, place.offset);
+        link.acknowledge(place.offset, logged);
     }
 
     fn take_events(
@@ -272,7 +300,11 @@ impl<'s> Session<'s> {
         wire: &mut Wire,
     ) -> Result<(), FollowError> {
         let mut told = Told::default();
+        work.applier.set_lag_max(lag_max(&self.server.config.settings()));
         let outcome = self.take_each(link, work, wire, &mut told);
+        if self.server.primary.has_replicas() {
+            self.server.wake_replicas();
+        }
         // Also of a link that is over: what is applied must not be asked for again.
         let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = told.read_offset {
@@ -280,8 +312,13 @@ impl<'s> Session<'s> {
             self.note(|following| following.read_offset = read_offset)?;
         }
         outcome?;
-        if let Some(place) = place.filter(|_| told.wants_answer) {
-            link.acknowledge(place.offset, None);
+        if let Some(place) = place {
+            if told.wants_sync {
+                work.logged.demand(&self.server.durability, place.offset);
+            }
+            if told.wants_answer {
+                self.acknowledge(link, work, place);
+            }
             wire.send(&link.take_output())?;
         }
         Ok(())
@@ -298,6 +335,7 @@ impl<'s> Session<'s> {
             match event {
                 Event::Copy(place) => {
                     let primary = &self.following.primary;
+                    self.server.failover_is_done(self.following.number);
                     let line = format_args!("Full copy from {primary}, at {place}");
                     self.server.log.notice(line);
                     work.copy = Some(Copy::begin(self.server, place)?);
@@ -320,24 +358,32 @@ impl<'s> Session<'s> {
                     self.begin_stream(place, db)?;
                 }
                 Event::Continues(place) => {
+                    self.server.failover_is_done(self.following.number);
                     self.server.log.notice(format_args!("The stream goes on at {place}"));
                     work.applier.go_on(place, self.following.db);
                     told.wants_answer = true;
                     self.begin_stream(place, work.applier.db())?;
                 }
-                Event::Command { args, offset, .. } => {
+                Event::Command { args, bytes, offset } => {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
                     told.read_offset = Some(offset);
-                    match work.applier.apply(args, offset) {
+                    match work.applier.apply(args, bytes, offset) {
                         Applied::Done => {}
                         Applied::AskedForOffset => told.wants_answer = true,
+                        Applied::AskedForSync => {
+                            (told.wants_answer, told.wants_sync) = (true, true);
+                        }
                         Applied::Lost(why) => return Err(FollowError::Transaction(why)),
                         Applied::GivenUp => return Err(FollowError::GivenUp),
                     }
                 }
-                Event::Blank(bytes) => work.applier.skip(bytes.len()),
+                Event::Blank(bytes) => {
+                    if !work.applier.skip(bytes) {
+                        return Err(FollowError::GivenUp);
+                    }
+                }
             }
         }
         Ok(())
@@ -351,7 +397,7 @@ impl<'s> Session<'s> {
         let report = thread::scope(|scope| {
             let loading = scope.spawn(move || {
                 // From then on the data are those of no place until they are replaced.
-                let is_wanted = || session.note(|following| following.place = None).is_ok();
+                let is_wanted = || session.leave_stream().is_ok();
                 let report = copy.load(session.server, is_wanted);
                 drop(done);
                 report
@@ -369,7 +415,27 @@ impl<'s> Session<'s> {
         Ok(self.server.keyspace.db_index(report.stream_db).unwrap_or(DbIndex::ZERO))
     }
 
+    /// The data are those of no stream for now, so that this server has none for replicas.
+    fn leave_stream(&self) -> Result<(), FollowError> {
+        self.note(|following| following.place = None)?;
+        self.server.primary.end_stream();
+        Ok(())
+    }
+
     fn begin_stream(&self, place: Place, db: DbIndex) -> Result<(), FollowError> {
+        let server = self.server;
+        let Some(_nobody_else) = server.role.apply_for(self.following.number) else {
+            return Err(FollowError::GivenUp);
+        };
+        let kept_bytes = kept_bytes(&server.config.settings());
+        if server.primary.continue_at(place, db, kept_bytes) {
+            server.log.notice(format_args!("The stream has a new id: {}", place.id));
+            // Also after a restart it is asked for by that.
+            let stream = *place.id.as_bytes();
+            let mut locks = server.keyspace.locks();
+            locks.move_to(Some(StreamPlace { stream, offset: place.offset, db }));
+            locks.release();
+        }
         self.note(|following| {
             (following.link, following.db) = (LinkState::Connected, db);
             (following.place, following.read_offset) = (Some(place), place.offset);
@@ -382,6 +448,8 @@ impl<'s> Session<'s> {
 struct Told {
     /// The primary wants to know how far this replica is.
     wants_answer: bool,
+    /// It wants to know as well when the log of this replica is on the device.
+    wants_sync: bool,
     /// Bytes of the stream that have arrived.
     read_offset: Option<u64>,
 }
@@ -390,6 +458,7 @@ struct Told {
 struct Work<'s> {
     applier: Applier<'s>,
     copy: Option<Copy>,
+    logged: Logged,
 }
 
 fn is_timeout(error: &io::Error) -> bool {
@@ -413,6 +482,7 @@ fn introduction(settings: &Settings) -> Introduction {
         user: text(USER),
         password: text(PASSWORD),
         port: ports.into_iter().find(|port| *port != 0).unwrap_or(0),
+        hands_over: false,
         address: text(ANNOUNCED_IP),
     }
 }

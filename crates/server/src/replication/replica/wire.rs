@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -54,6 +55,22 @@ impl Wire {
             Self::Plain(socket) => socket.write_all(bytes),
             Self::Encrypted(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
+    }
+
+    /// Has [`Wire::receive`] wait no longer than so.
+    ///
+    /// # Errors
+    /// When the system refuses that.
+    pub(super) fn wait_at_most(&self, time: Duration) -> io::Result<()> {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Encrypted(stream) => &stream.sock,
+        };
+        // To ask costs less than a change, which is rare.
+        if socket.read_timeout()? != Some(time) {
+            socket.set_read_timeout(Some(time))?;
+        }
+        Ok(())
     }
 
     /// Receives once. 0 bytes are the end.

@@ -8,7 +8,7 @@ mod line;
 mod read;
 mod write;
 
-pub(crate) use read::{Failure, Read, Reader};
+pub(crate) use read::{CodeLine, Failure, Read, Reader};
 pub(crate) use write::write;
 
 /// The name of the format in the first line of a file.

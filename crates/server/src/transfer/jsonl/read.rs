@@ -24,13 +24,24 @@ use crate::persistence::values::{Assembly, Flaw};
 type Refused = String;
 
 /// What a file had.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Read {
     pub(crate) keys: u64,
     /// Keys that were left out because their collection has no elements.
     pub(crate) empty: u64,
     /// When the file was written, if it says so.
     pub(crate) written_ms: Option<i64>,
+    /// The lines with code, which is stored and has not been compiled.
+    pub(crate) code: Vec<CodeLine>,
+}
+
+/// A line with code.
+#[derive(Clone, Debug)]
+pub(crate) struct CodeLine {
+    /// From 1.
+    pub(crate) number: u64,
+    pub(crate) kind: CodeKind,
+    pub(crate) name: Vec<u8>,
 }
 
 /// Reads a file, line by line.
@@ -121,8 +132,16 @@ impl<'a, R: BufRead> Reader<'a, R> {
         }
         match kind {
             LineKind::Header => self.header(&parse(line)?),
-            LineKind::Function => put_library(locks, &parse(line)?),
-            LineKind::Script => put_script(locks, parse(line)?),
+            LineKind::Function => {
+                let name = put_library(locks, &parse(line)?)?;
+                self.note_code(CodeKind::Library, name);
+                Ok(())
+            }
+            LineKind::Script => {
+                let name = put_script(locks, parse(line)?)?;
+                self.note_code(CodeKind::Script, name);
+                Ok(())
+            }
             LineKind::End => self.end(&parse(line)?),
             LineKind::String => self.key(kind, parse::<KeyLine<Bytes>>(line)?, locks),
             LineKind::List | LineKind::Set => {
@@ -132,6 +151,10 @@ impl<'a, R: BufRead> Reader<'a, R> {
             LineKind::Hash => self.key(kind, parse::<KeyLine<Vec<Field>>>(line)?, locks),
             LineKind::Stream => self.key(kind, parse::<KeyLine<Vec<StreamElement>>>(line)?, locks),
         }
+    }
+
+    fn note_code(&mut self, kind: CodeKind, name: Vec<u8>) {
+        self.read.code.push(CodeLine { number: self.number, kind, name });
     }
 
     fn header(&mut self, header: &Header) -> Result<(), Refused> {
@@ -193,19 +216,21 @@ fn parse<'de, T: Deserialize<'de>>(line: &'de [u8]) -> Result<T, Refused> {
     })
 }
 
-fn put_library(locks: &mut ShardLocks<'_>, library: &Library) -> Result<(), Refused> {
+/// Returns the name.
+fn put_library(locks: &mut ShardLocks<'_>, library: &Library) -> Result<Vec<u8>, Refused> {
     let name = library_name(&library.source.0)?;
     locks.edit_code().put(CodeKind::Library, &name, library.source.0.as_slice());
-    Ok(())
+    Ok(name)
 }
 
-fn put_script(locks: &mut ShardLocks<'_>, script: Script) -> Result<(), Refused> {
+/// Returns the name.
+fn put_script(locks: &mut ShardLocks<'_>, script: Script) -> Result<Vec<u8>, Refused> {
     let Script { name: Bytes(name), source: Bytes(source) } = script;
     if !(1..=CODE_NAME_LEN_MAX).contains(&name.len()) {
         return Err(format!("a script's name has 1 to {CODE_NAME_LEN_MAX} bytes"));
     }
     locks.edit_code().put(CodeKind::Script, &name, source);
-    Ok(())
+    Ok(name)
 }
 
 /// A key whose lines are being read.
@@ -398,6 +423,12 @@ impl StreamBody {
                 if self.last_entry.replace(id).is_some_and(|before| before >= id) {
                     return Err(format!("the entry {id} does not come after the one before it"));
                 }
+                if id == StreamId::default() {
+                    return Err("there is no entry 0-0".to_owned());
+                }
+                if entry.fields.is_empty() {
+                    return Err(format!("the entry {id} has no fields"));
+                }
                 if !entry.fields.len().is_multiple_of(2) {
                     return Err(format!("the entry {id} has a field without a value"));
                 }
@@ -411,6 +442,10 @@ impl StreamBody {
                     return Err("a stream has one state".to_owned());
                 }
                 self.last_id = state.last_id.0;
+                if self.last_id == StreamId::default() && state.entries_added > 0 {
+                    let added = state.entries_added;
+                    return Err(format!("{added} entries were added, and the last ID is 0-0"));
+                }
                 self.put(ValuePart::StreamState(&rdb::StreamState {
                     last_id: state.last_id.0,
                     max_deleted_id: state.max_deleted_id.0,

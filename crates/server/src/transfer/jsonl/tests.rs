@@ -349,8 +349,8 @@ fn a_wrong_line_is_named() {
             "3: the line before says that more of the key k follows",
         ),
         (
-            "{\"type\":\"stream\",\"key\":\"k\",\"value\":[{\"entry\":{\"id\":\"2-1\",\"fields\":[]}},\
-             {\"entry\":{\"id\":\"1-1\",\"fields\":[]}}]}",
+            "{\"type\":\"stream\",\"key\":\"k\",\"value\":[{\"entry\":{\"id\":\"2-1\",\"fields\":[\"f\",\"v\"]}},\
+             {\"entry\":{\"id\":\"1-1\",\"fields\":[\"f\",\"v\"]}}]}",
             "2: the entry 1-1 does not come after",
         ),
     ] {

@@ -1,0 +1,101 @@
+//! Replies that wait: for the device, for replicas, for the bucket.
+
+use tierce_keyspace::ShardLocks;
+use tierce_net::{Flow, Io};
+
+use super::{Acknowledge, BatchRunner, Progress};
+use crate::caller::Caller;
+use crate::command::{Access, Command, Group};
+use crate::commands::replica_level::Unconfirmed;
+use crate::durability::SyncPolicy;
+use crate::session::Session;
+use crate::suspend::suspend;
+
+impl<'k> BatchRunner<'k, '_> {
+    /// Notes where the log ended after writes of this session, for clients that wait for the
+    /// device.
+    pub(super) fn note_logged(&self, caller: &mut Caller) -> Acknowledge {
+        let Some(wal_handle) = self.kernel.durability.wal_handle() else { return Acknowledge::Now };
+        if caller.durability() == Some(SyncPolicy::EverySecond) {
+            wal_handle.promise();
+        }
+        let policy = caller.sync_policy(self.kernel);
+        match caller.waits.logged.note_writes(wal_handle, policy) {
+            true => Acknowledge::Now,
+            false => Acknowledge::Never,
+        }
+    }
+
+    /// Whether the requests have changed what is in the log, or what replicas get.
+    #[inline]
+    pub(super) fn has_logged(&self, locks: &mut ShardLocks<'k>) -> bool {
+        locks.take_logged() || self.held.has_writes
+    }
+
+    /// Whether replies wait for replicas; if not, they are sent.
+    #[inline]
+    pub(super) fn has_held(&mut self, io: &mut Io<'_>) -> bool {
+        if !self.held.has_writes {
+            self.held.give_back(io.output());
+        }
+        self.held.has_writes
+    }
+
+    /// The length of the requests that were executed.
+    #[cold]
+    pub(super) fn executed(&self, progress: &Progress) -> usize {
+        let through = match progress {
+            Progress::Through => self.batch.len(),
+            Progress::Yielding { index } | Progress::Waiting { index } => index + 1,
+            Progress::Held { index, .. }
+            | Progress::Fetching { index, .. }
+            | Progress::Unconfirmed { index } => *index,
+            Progress::Closing => return 0,
+        };
+        if through == 0 { 0 } else { self.batch.end(through - 1) }
+    }
+
+    /// Has the replies wait for replicas. The rest of the input waits behind these.
+    #[cold]
+    pub(super) fn wait_for_replicas(
+        &mut self,
+        session: &mut Session,
+        io: &mut Io<'_>,
+        executed: usize,
+        progress: &Progress,
+    ) -> Flow {
+        self.held.cut(io.output(), false);
+        io.consume(executed);
+        session.parser.rewind();
+        let (caller, level) = (&mut session.caller, self.held.level.unwrap_or_default());
+        if caller.waits.is_for_reply() {
+            // A connection waits for one thing at a time. Without a reply nothing is acknowledged.
+            return Flow::Close;
+        }
+        let closes = matches!(progress, Progress::Closing);
+        let replies = std::mem::take(&mut self.held.replies);
+        let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes };
+        self.kernel.wait_for_replicas(&mut caller.waits, caller.client.conn, unconfirmed);
+        suspend(&caller.waits, io)
+    }
+
+    /// Whether a command has to wait until the writes before it are confirmed: it may wait for something else, end the
+    /// connection, or change its terms.
+    #[inline]
+    pub(super) fn waits_for_writes(&self, caller: &Caller, command: &Command) -> bool {
+        self.held.has_writes
+            && !command.is_data_only
+            && command.spec.group != Group::Transactions
+            && !(caller.is_in_transaction() && command.is_queued())
+    }
+
+    /// Whether what has just run has changed data.
+    #[cold]
+    pub(super) fn has_written(&self, locks: &mut ShardLocks<'k>, access: Access) -> bool {
+        // What is pending with the shard goes to the log.
+        locks.release();
+        let is_recorded =
+            self.kernel.durability.wal_handle().is_some() || self.kernel.feed.is_followed();
+        locks.take_logged() || !is_recorded && (access.writes || access.may_write)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a batch will need: lines of the cache, and values on disk.
+
+use tierce_collections::same_bytes;
+use tierce_keyspace::{Busy, ShardLocks};
+use tierce_wire::resp::Args;
+
+use super::{BatchRunner, ELEMENTS_MIN};
+use crate::caller::Caller;
+use crate::command::Command;
+use crate::execute;
+use crate::fetch::{self, PendingRead};
+
+impl<'k> BatchRunner<'k, '_> {
+    /// Looks through the batch, and has the processor load what it will need.
+    #[inline]
+    pub(super) fn look_ahead(
+        &mut self,
+        caller: &Caller,
+        locks: &mut ShardLocks<'k>,
+        input: &[u8],
+        now_ms: i64,
+    ) {
+        if self.batch.len() < 2 {
+            return;
+        }
+        self.plan.make(self.kernel, self.batch, input);
+        let db = caller.db;
+        if self.kernel.keyspace.gains_from_prefetch(db) {
+            locks.prefetch(self.plan.hashes().map(|hash| (db, hash)));
+        }
+        self.prefetch_elements(caller, locks, input, now_ms);
+    }
+
+    /// Has fields or members loaded that the batch looks for, as far as it begins with calls of one
+    /// command for one key. That shard stays locked for the first of them.
+    pub(super) fn prefetch_elements(
+        &self,
+        caller: &Caller,
+        locks: &mut ShardLocks<'k>,
+        input: &[u8],
+        now_ms: i64,
+    ) {
+        if self.batch.len() < ELEMENTS_MIN {
+            return;
+        }
+        let first = self.batch.get(0, input);
+        let at = match self.plan.get(0).command(self.kernel) {
+            Some(command) if command.spec.element_at > 0 => command.spec.element_at,
+            _ => return,
+        };
+        let is_alike = |args: &Args<'_>| {
+            args.len() > at
+                && same_bytes(&args[0], &first[0])
+                && same_bytes(&args[at - 1], &first[at - 1])
+        };
+        if !is_alike(&first) {
+            return;
+        }
+        let elements = self.batch.iter(input).take_while(is_alike).map(|args| args.at(at));
+        let key = self.kernel.keyspace.key(&first[at - 1]);
+        if locks.try_reach(key.hash()) {
+            locks.db(caller.db, key.hash(), now_ms).prefetch_elements(key, elements);
+        }
+    }
+
+    /// The values on disk that the request with this index needs, which is a call of `command`. If there
+    /// are any, then also those of requests behind it, so that the disk gets all of them at once. [`Busy`] if that is
+    /// not known, because another thread holds a shard of this request for long.
+    pub(super) fn pending_reads(
+        &self,
+        caller: &Caller,
+        locks: &mut ShardLocks<'k>,
+        command: &Command,
+        input: &[u8],
+        index: usize,
+        now_ms: i64,
+    ) -> Result<Vec<PendingRead>, Busy> {
+        let mut pending_reads = Vec::new();
+        let args = self.batch.get(index, input);
+        if command.is_exec() {
+            execute::add_pending_reads_of_exec(
+                self.kernel,
+                locks,
+                caller,
+                now_ms,
+                &mut pending_reads,
+            )?;
+        } else {
+            fetch::add_pending_reads(locks, caller.db, command, args, now_ms, &mut pending_reads)?;
+        }
+        if pending_reads.is_empty() {
+            return Ok(pending_reads);
+        }
+        for index in index + 1..self.batch.len() {
+            if fetch::is_enough(&pending_reads) {
+                break;
+            }
+            let args = self.batch.get(index, input);
+            if let Ok(command) = execute::resolve(self.kernel, args)
+                && caller.rights().check(command, args).is_ok()
+            {
+                // Should another command select another database before, nothing worse happens than that
+                // values are fetched in vain.
+                let db = caller.db;
+                let reads = &mut pending_reads;
+                if fetch::add_pending_reads(locks, db, command, args, now_ms, reads).is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(pending_reads)
+    }
+}

@@ -1,0 +1,336 @@
+//! The requests that arrived together on one connection: parsed (here), prefetched (`look_ahead`), run in order (`run`),
+//! and confirmed where replies wait for that (`confirm`).
+
+mod confirm;
+mod look_ahead;
+mod refuse;
+mod run;
+
+use std::sync::Arc;
+
+use tierce_net::{Flow, Io};
+use tierce_output::Output;
+use tierce_wire::resp::{AuthState, Batch, Limits, Parsed, Status, parse_apart};
+
+use crate::caller::{Caller, ReplyMode};
+use crate::connection::output_class_of;
+use crate::fetch::PendingRead;
+use crate::fetcher::Fetcher;
+use crate::gates::Cause;
+use crate::held::Held;
+use crate::kernel::Kernel;
+use crate::plan::Plan;
+use crate::session::Session;
+use crate::stats::Counters;
+use crate::suspend::{hold, suspend};
+use crate::turn::Turn;
+
+/// Requests parsed before the first of them is executed. Enough for the prefetches of a deep
+/// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
+const REQUESTS_MAX: usize = 128;
+
+/// Arguments of which so much has yet to arrive are received into a vector of their own, which a command
+/// that stores them keeps.
+const LARGE_ARG_BYTES_MIN: usize = 256 * 1024;
+
+/// Most bytes of a request with a large argument that stand around it. They are parsed anew with each piece
+/// that arrives of them; a request with more is put together again.
+const AROUND_LARGE_BYTES_MAX: usize = 64 * 1024;
+
+/// The last reply to a client that has more kept for it than it may: of one request, or behind MULTI.
+const TOO_LARGE_TO_KEEP: &str = "ERR request exceeds client-query-buffer-limit";
+
+/// When a command is tried again that changes the role, while another thread holds it still.
+const RETRY_ROLE_AFTER_MS: i64 = 10;
+
+/// Requests from which on it pays to announce the elements that they look for.
+const ELEMENTS_MIN: usize = 4;
+
+/// Memory that the batches of one worker use one after the other.
+pub struct BatchMemory {
+    batch: Batch,
+    plan: Plan,
+    /// For replies to clients that wait for keys, which are not those of the batch.
+    pub served: Output,
+}
+
+impl Default for BatchMemory {
+    fn default() -> Self {
+        Self { batch: Batch::default(), plan: Plan::default(), served: Output::new() }
+    }
+}
+
+/// Serves one connection for one turn.
+pub struct BatchRunner<'k, 'w> {
+    kernel: &'k Kernel,
+    counters: &'k Counters,
+    batch: &'w mut Batch,
+    plan: &'w mut Plan,
+    served: &'w mut Output,
+    fetcher: &'w mut Fetcher,
+    /// The large argument of the only request that is in a vector of its own.
+    large: Option<Arc<Vec<u8>>>,
+    turn: Turn,
+    /// Replies that wait for replicas.
+    held: Held,
+    /// Clients that waited for keys were served; their replies are in the mail of their workers.
+    pub has_served: bool,
+}
+
+/// Whether the replies to writes may be sent.
+#[derive(PartialEq, Eq)]
+enum Acknowledge {
+    /// They are in the log; the session remembers if they have to be on the device first.
+    Now,
+    /// The log could not take them.
+    Never,
+}
+
+/// Whether a request is kept for EXEC.
+#[derive(PartialEq, Eq)]
+enum Queued {
+    /// It is.
+    Yes,
+    /// The client may not have so much kept.
+    IsFull,
+}
+
+/// How far the execution of a batch got.
+enum Progress {
+    /// All requests were executed.
+    Through,
+    /// So were those up to this index, and the others have to wait until other connections had their turn.
+    Yielding { index: usize },
+    /// The request with this index is held back.
+    Held { index: usize, cause: Cause },
+    /// The request with this index has to wait until replicas have confirmed the writes before it.
+    Unconfirmed { index: usize },
+    /// The request with this index gets its reply later.
+    Waiting { index: usize },
+    /// The request with this index, and perhaps some behind it, need values that are on disk.
+    Fetching { index: usize, pending_reads: Vec<PendingRead> },
+    /// The connection ends here.
+    Closing,
+}
+
+impl<'k, 'w> BatchRunner<'k, 'w> {
+    /// For a worker that counts in `counters`.
+    pub fn new(
+        kernel: &'k Kernel,
+        counters: &'k Counters,
+        memory: &'w mut BatchMemory,
+        fetcher: &'w mut Fetcher,
+    ) -> Self {
+        let BatchMemory { batch, plan, served } = memory;
+        Self {
+            kernel,
+            counters,
+            batch,
+            plan,
+            served,
+            fetcher,
+            large: None,
+            turn: Turn::default(),
+            held: Held::default(),
+            has_served: false,
+        }
+    }
+
+    /// Executes all complete requests of the input, or as many as one turn allows.
+    pub fn serve(&mut self, session: &mut Session, io: &mut Io<'_>) -> Flow {
+        if session.caller.waits.is_for_reply() {
+            // A command that ran away now waits for keys.
+            return suspend(&session.caller.waits, io);
+        }
+        session.caller.waits.go_on();
+        if session.caller.closing {
+            // What a transaction has done elsewhere that is through now.
+            return Flow::Close;
+        }
+        if io.is_receiving_apart() {
+            return Flow::Continue;
+        }
+        if let Some((at, len)) = io.apart()
+            && let Some(flow) = self.serve_apart(session, io, at, len)
+        {
+            return flow;
+        }
+        let now_ms = io.now().unix_ms as i64;
+        let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
+        loop {
+            let (limits, requests_max) = self.limits(&session.caller);
+            let (input, output) = io.split();
+            let replied_before = output.mark();
+            let parsed = session.parser.parse(input, &limits, requests_max, self.batch);
+            if self.batch.follows_empty() {
+                skip_empty(&mut session.caller);
+            }
+            let progress = self.execute(&mut session.caller, &mut locks, input, output, now_ms);
+            if self.has_logged(&mut locks)
+                && self.note_logged(&mut session.caller) == Acknowledge::Never
+            {
+                io.output().truncate(replied_before);
+                return Flow::Close;
+            }
+            if self.has_held(io) {
+                let executed = self.executed(&progress);
+                return self.wait_for_replicas(session, io, executed, &progress);
+            }
+            match progress {
+                Progress::Through => io.consume(parsed.consumed),
+                Progress::Yielding { index } => {
+                    io.consume(self.batch.end(index));
+                    session.parser.rewind();
+                    return if io.input().is_empty() { Flow::Continue } else { Flow::Yield };
+                }
+                Progress::Held { index, cause } => return self.hold(session, io, index, cause),
+                Progress::Unconfirmed { .. } => unreachable!("writes before it are held"),
+                Progress::Waiting { index } => {
+                    io.consume(self.batch.end(index));
+                    session.parser.rewind();
+                    return suspend(&session.caller.waits, io);
+                }
+                Progress::Fetching { index, pending_reads } => {
+                    self.leave(session, io, index);
+                    return self.fetcher.fetch(
+                        self.kernel,
+                        &mut session.caller.waits,
+                        io,
+                        pending_reads,
+                    );
+                }
+                Progress::Closing => return Flow::Close,
+            }
+            match parsed.status {
+                Status::Full => {
+                    // One of these may have been the password.
+                    if session.caller.authenticated {
+                        io.set_output_class(output_class_of(&session.caller));
+                    }
+                    if io.output().exceeds_limit() {
+                        return Flow::Close;
+                    }
+                }
+                Status::NeedMore { hint } => {
+                    return self.await_more(session, io, hint);
+                }
+                Status::Error(error) => return self.refuse_input(session, io, &error),
+            }
+        }
+    }
+
+    /// Executes the one request at the front of the input whose argument of `len` bytes at `at` was
+    /// received apart. Returns nothing when it is through and requests may follow.
+    #[cold]
+    fn serve_apart(
+        &mut self,
+        session: &mut Session,
+        io: &mut Io<'_>,
+        at: usize,
+        len: usize,
+    ) -> Option<Flow> {
+        let now_ms = io.now().unix_ms as i64;
+        let (limits, _) = self.limits(&session.caller);
+        let Parsed { consumed, status } = parse_apart(io.input(), at, len, &limits, self.batch);
+        match status {
+            Status::Full => {}
+            Status::NeedMore { .. } if io.input().len() > at + AROUND_LARGE_BYTES_MAX => {
+                io.join_apart();
+                return Some(Flow::Yield);
+            }
+            Status::NeedMore { hint } => return Some(self.await_more(session, io, hint)),
+            Status::Error(error) => return Some(self.refuse_input(session, io, &error)),
+        }
+        let value = Arc::new(io.take_apart()?);
+        self.large = Some(Arc::clone(&value));
+        let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
+        let (_, output) = io.split();
+        let replied_before = output.mark();
+        let progress = self.execute(&mut session.caller, &mut locks, &value, output, now_ms);
+        self.large = None;
+        if self.has_logged(&mut locks)
+            && self.note_logged(&mut session.caller) == Acknowledge::Never
+        {
+            io.output().truncate(replied_before);
+            return Some(Flow::Close);
+        }
+        if self.has_held(io) {
+            return Some(self.wait_for_replicas(session, io, consumed, &progress));
+        }
+        if let Progress::Held { .. } | Progress::Fetching { .. } = progress {
+            let value = Arc::try_unwrap(value).expect("a request that has not run keeps nothing");
+            io.put_back_apart(at, value);
+        }
+        match progress {
+            Progress::Through | Progress::Yielding { .. } => {
+                io.consume(consumed);
+                session.parser.rewind();
+                None
+            }
+            Progress::Held { index, cause } => Some(self.hold(session, io, index, cause)),
+            Progress::Unconfirmed { .. } => unreachable!("nothing is before it"),
+            Progress::Waiting { .. } => {
+                io.consume(consumed);
+                session.parser.rewind();
+                Some(suspend(&session.caller.waits, io))
+            }
+            Progress::Fetching { index, pending_reads } => {
+                self.leave(session, io, index);
+                Some(self.fetcher.fetch(self.kernel, &mut session.caller.waits, io, pending_reads))
+            }
+            Progress::Closing => Some(Flow::Close),
+        }
+    }
+
+    /// What a request may look like. Before authentication requests are small, and parsed one at
+    /// a time, because the first may be the one that changes that.
+    fn limits(&self, caller: &Caller) -> (Limits, usize) {
+        if caller.authenticated {
+            (self.kernel.request_limits(AuthState::Granted), REQUESTS_MAX)
+        } else {
+            (self.kernel.request_limits(AuthState::Required), 1)
+        }
+    }
+
+    /// Leaves the requests from `index` on in the input.
+    fn leave(&self, session: &mut Session, io: &mut Io<'_>, index: usize) {
+        let executed = if index == 0 { 0 } else { self.batch.end(index - 1) };
+        io.consume(executed);
+        session.parser.rewind();
+    }
+
+    /// Leaves the requests from `index` on in the input until they may be executed.
+    #[cold]
+    fn hold(&self, session: &mut Session, io: &mut Io<'_>, index: usize, cause: Cause) -> Flow {
+        self.leave(session, io, index);
+        hold(&mut session.caller.waits, self.kernel, cause, io)
+    }
+
+    /// The rest of the input is the beginning of a request.
+    fn await_more(&self, session: &Session, io: &mut Io<'_>, hint: usize) -> Flow {
+        let waiting = io.input().len();
+        let max = self.kernel.config.live().client_query_buffer_limit();
+        if waiting as u64 > max {
+            return self.refuse_to_keep(session, io);
+        }
+        if hint >= LARGE_ARG_BYTES_MIN
+            && (waiting + hint) as u64 <= max
+            && io.apart().is_none()
+            && let Some((at, len)) = session.parser.announced(io.input())
+            && at <= AROUND_LARGE_BYTES_MAX
+        {
+            io.set_apart(at, len);
+        } else if hint > 0 {
+            io.expect(waiting + hint);
+        }
+        Flow::Continue
+    }
+}
+
+/// A request without arguments has no reply, so `CLIENT REPLY SKIP` has skipped it: as in Redis.
+#[cold]
+fn skip_empty(caller: &mut Caller) {
+    if caller.reply_mode == ReplyMode::SkipThis {
+        caller.reply_mode = ReplyMode::On;
+    }
+}

@@ -1,0 +1,351 @@
+//! Runs the requests of a batch in order.
+
+use tierce_keyspace::ShardLocks;
+use tierce_output::Output;
+use tierce_wire::resp::Args;
+
+use super::refuse::mute;
+use super::{BatchRunner, Progress, Queued, RETRY_ROLE_AFTER_MS, TOO_LARGE_TO_KEEP};
+use crate::answer::Destination;
+use crate::blocking;
+use crate::caller::{Caller, ReplyMode};
+use crate::command::{Command, Flags};
+use crate::error::{CommandError, Interrupt};
+use crate::execute::{self, Call, Context, Guard, Mode, Refused};
+use crate::gates::{Cause, Gates, Verdict};
+use crate::hot_keys::Probe;
+use crate::meter::{Meter, Timing};
+use crate::monitors;
+use crate::offload::Job;
+use crate::plan::Planned;
+use crate::reply::Reply;
+use crate::slowlog;
+use crate::stats::Stat;
+use crate::waiting::Awaited;
+
+impl<'k> BatchRunner<'k, '_> {
+    /// Executes the requests of the batch in order: for each the gates, what it needs from disk, its run
+    /// and its account.
+    pub(super) fn execute(
+        &mut self,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        input: &[u8],
+        output: &mut Output,
+        now_ms: i64,
+    ) -> Progress {
+        if self.batch.is_empty() {
+            return Progress::Through;
+        }
+        self.look_ahead(caller, locks, input, now_ms);
+        locks.set_touch(caller.touch());
+        locks.set_origin(caller.origin());
+        let mut meter = Meter::start(self.kernel, self.counters);
+        let until_nanos = self.turn.until(meter.read_nanos());
+        // What was published before these requests came precedes their replies.
+        let proto = caller.proto;
+        caller.catch_up(&self.kernel.pubsub, output, proto);
+        let mut gates = Gates::read(self.kernel, caller, now_ms);
+        self.held.level = gates.level;
+        let commands = &self.kernel.commands;
+        if caller.closing {
+            // Its user is gone.
+            locks.release();
+            return Progress::Closing;
+        }
+        let mut progress = Progress::Through;
+        for (index, args) in self.batch.iter(input).enumerate() {
+            let planned = match self.batch.len() {
+                1 => self.plan.plan_one(self.kernel, args),
+                _ => self.plan.get(index),
+            };
+            let Some(command) = self.resolve(caller, output, args, planned) else {
+                if caller.closing {
+                    progress = Progress::Closing;
+                    break;
+                }
+                continue;
+            };
+            let passes_unseen = gates.are_open_to(caller, command, args);
+            if self.held.level.is_some() {
+                if self.waits_for_writes(caller, command) {
+                    progress = Progress::Unconfirmed { index };
+                    break;
+                }
+                self.held.cut(output, false);
+            }
+            let access = self.held.level.map(|_| caller.access_of(command));
+            if !passes_unseen && !gates.are_open_to_queue(command) {
+                match gates.judge(self.kernel, caller, locks, command, args) {
+                    Verdict::Passes => {}
+                    Verdict::Refused(refused) => {
+                        self.refuse(caller, output, refused);
+                        continue;
+                    }
+                    Verdict::Held(cause) => {
+                        progress = Progress::Held { index, cause };
+                        break;
+                    }
+                }
+            }
+            if !passes_unseen && caller.is_in_transaction() && command.is_queued() {
+                if self.queue(caller, output, command, args, planned) == Queued::IsFull {
+                    progress = Progress::Closing;
+                    break;
+                }
+                continue;
+            }
+            if !passes_unseen && gates.has_spilled && caller.waits.may_fetch() {
+                match self.pending_reads(caller, locks, command, input, index, now_ms) {
+                    Ok(pending_reads) if pending_reads.is_empty() => {}
+                    Ok(pending_reads) => {
+                        progress = Progress::Fetching { index, pending_reads };
+                        break;
+                    }
+                    Err(busy) => {
+                        progress = Progress::Held { index, cause: busy.into() };
+                        break;
+                    }
+                }
+            }
+            let batch = &*self.batch;
+            let last =
+                move || slowlog::shorten(commands, batch.get(index.saturating_sub(1), input));
+            let timing = meter.begin(command, &caller.client, last);
+            let probe = match !passes_unseen && gates.measured {
+                true => Probe::begin(&self.kernel.hot_keys, self.kernel.nanos, output),
+                false => None,
+            };
+            if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
+            {
+                meter.take_back(timing);
+                if let Some(error) = self.kernel.busy_with_program(interrupt) {
+                    self.refuse(caller, output, Refused { command: Some(command), error });
+                    continue;
+                }
+                if interrupt == Interrupt::Long && command.spec.flags.contains(Flags::NONBLOCKING) {
+                    // Its connection goes on.
+                    caller.end_caching(Some(command));
+                    if gates.watched {
+                        monitors::show(self.kernel, command, caller, args);
+                    }
+                    continue;
+                }
+                // EXEC is shown behind what it runs.
+                if gates.watched && interrupt == Interrupt::Long && !command.is_exec() {
+                    monitors::show(self.kernel, command, caller, args);
+                }
+                progress = match interrupt {
+                    Interrupt::Busy(busy) => Progress::Held { index, cause: busy.into() },
+                    Interrupt::Long => Progress::Waiting { index },
+                    // A worker judges right before it runs.
+                    Interrupt::Gate => Progress::Unconfirmed { index },
+                    Interrupt::Role => {
+                        let until_ms = now_ms + RETRY_ROLE_AFTER_MS;
+                        Progress::Held { index, cause: Cause::Role { until_ms } }
+                    }
+                };
+                break;
+            }
+            if let Some(access) = access {
+                let has_written = self.has_written(locks, access);
+                self.held.cut(output, has_written);
+            }
+            if !passes_unseen && let Some(probe) = probe {
+                probe.end(&self.kernel.hot_keys, (command, args), &caller.client, output);
+            }
+            if locks.has_ready() {
+                blocking::serve(self.kernel, locks, self.counters, self.served, now_ms);
+                self.has_served = true;
+            }
+            if !passes_unseen && !command.is_data_only {
+                meter.look_again();
+            }
+            meter.end(timing, command, &caller.client, move || slowlog::shorten(commands, args));
+            // Only commands that may take long are timed alone.
+            let is_over = timing == Timing::Alone && meter.read_nanos() >= until_nanos;
+            if passes_unseen {
+                debug_assert!(self.stops(caller, index).is_none(), "{} did", command.full_name);
+                if is_over {
+                    progress = Progress::Yielding { index };
+                    break;
+                }
+                continue;
+            }
+            if gates.has_spilled {
+                caller.waits.has_run();
+            }
+            // Messages that the command has led to follow its reply.
+            caller.end_caching(Some(command));
+            locks.tell_invalidated();
+            let proto = caller.proto;
+            caller.catch_up(&self.kernel.pubsub, output, proto);
+            if !command.is_data_only {
+                gates.reread(self.kernel, caller);
+            }
+            if gates.watched {
+                // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
+                monitors::show(self.kernel, command, caller, args);
+            }
+            if let Some(stops) = self.stops(caller, index) {
+                progress = stops;
+                break;
+            }
+            // With another level for those behind it, they are another batch.
+            if is_over || gates.level != self.held.level {
+                progress = Progress::Yielding { index };
+                break;
+            }
+        }
+        let last = || slowlog::shorten(commands, self.batch.get(self.batch.len() - 1, input));
+        meter.finish(&caller.client, last);
+        if matches!(progress, Progress::Through) && meter.read_nanos() >= until_nanos {
+            progress = Progress::Yielding { index: self.batch.len() - 1 };
+        }
+        // Other threads must not wait for this shard while replies are sent.
+        locks.release();
+        progress
+    }
+
+    /// The command of a request; `None` if it has been answered.
+    #[inline]
+    pub(super) fn resolve(
+        &self,
+        caller: &mut Caller,
+        output: &mut Output,
+        args: Args<'_>,
+        planned: Planned,
+    ) -> Option<&'k Command> {
+        if let Some(command) = planned.command(self.kernel) {
+            return Some(command);
+        }
+        match execute::resolve(self.kernel, args) {
+            Ok(command) => Some(command),
+            Err(_) if self.is_of_browser(caller, args) => {
+                caller.closing = true;
+                None
+            }
+            Err(refused) => {
+                self.refuse(caller, output, refused);
+                None
+            }
+        }
+    }
+
+    /// How the batch ends behind this request, if it does.
+    #[inline]
+    pub(super) fn stops(&self, caller: &Caller, index: usize) -> Option<Progress> {
+        if caller.closing {
+            return Some(Progress::Closing);
+        }
+        caller.waits.is_for_reply().then_some(Progress::Waiting { index })
+    }
+
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "all that a request has been found out of")]
+    pub(super) fn run(
+        &self,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        output: &mut Output,
+        command: &'k Command,
+        args: Args<'_>,
+        planned: Planned,
+        now_ms: i64,
+    ) -> Option<Interrupt> {
+        if command.has_one_key {
+            let hash = match planned.hash {
+                Some(hash) => hash,
+                None => self.kernel.keyspace.hash(args.at(command.first_key)),
+            };
+            if let Err(busy) = locks.reach(hash) {
+                return Some(Interrupt::Busy(busy));
+            }
+        }
+        let muted_from = (caller.reply_mode != ReplyMode::On).then(|| output.mark());
+        let reply = Reply::new(output, caller.proto);
+        let (kernel, counters) = (self.kernel, self.counters);
+        let mode = Mode::Client;
+        let large = self.large.as_ref();
+        let hashed = planned.hash.map(|hash| (args.at(command.first_key), hash));
+        let hashed = hashed.as_slice();
+        let guard = Guard::new(locks);
+        let call = Call::new(args);
+        let mut context = Context {
+            kernel,
+            caller,
+            call,
+            guard,
+            reply,
+            command,
+            counters,
+            now_ms,
+            mode,
+            large,
+            hashed,
+        };
+        let interrupt = context.run();
+        match interrupt {
+            None => {}
+            Some(Interrupt::Busy(_) | Interrupt::Gate | Interrupt::Role) => return interrupt,
+            Some(Interrupt::Long) if self.held.has_writes => return Some(Interrupt::Gate),
+            Some(Interrupt::Long) => self.send_away(caller, output, command, args),
+        }
+        if caller.reply_mode != ReplyMode::On {
+            // What tells of subscriptions is no reply to CLIENT REPLY. A transaction that may do so has left out the rest.
+            let is_muted = command.is_exec() && caller.holds_messages();
+            let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING) && !is_muted;
+            mute(caller, output, muted_from.filter(|_| is_reply));
+        }
+        interrupt
+    }
+
+    /// Has a request that takes too long here run elsewhere; its reply comes later.
+    #[cold]
+    pub(super) fn send_away(
+        &self,
+        caller: &mut Caller,
+        output: &mut Output,
+        command: &Command,
+        args: Args<'_>,
+    ) {
+        if command.spec.flags.contains(Flags::NONBLOCKING) {
+            let room = output.room();
+            let sent = blocking::send_away(self.kernel, caller, command, args, room);
+            if let Err(error) = sent {
+                let refused = Refused { command: Some(command), error };
+                let mut reply = Reply::new(output, caller.proto);
+                execute::refuse(self.kernel, self.counters, &mut reply, &refused);
+            }
+            return;
+        }
+        let offload = self.kernel.offload_of(command, caller);
+        let (to, away, command) = (caller.reply_to(), caller.away(), args.to_owned());
+        let is_heard = caller.reply_mode == ReplyMode::On;
+        let room = if is_heard { output.room() } else { usize::MAX };
+        caller.wait_for(Awaited::LongCommand);
+        let to = Destination::Reply(to);
+        caller.end_caching(None);
+        offload.push(Job { to, caller: away, command, room });
+    }
+
+    /// Keeps a request for EXEC.
+    #[inline(never)]
+    pub(super) fn queue(
+        &self,
+        caller: &mut Caller,
+        output: &mut Output,
+        command: &Command,
+        args: Args<'_>,
+        planned: Planned,
+    ) -> Queued {
+        if caller.queue(self.kernel, command, args, planned.hash).is_err() {
+            self.counters.add(Stat::QueryLimitDisconnections, 1);
+            let error = CommandError::new(TOO_LARGE_TO_KEEP);
+            self.refuse(caller, output, Refused { command: Some(command), error });
+            return Queued::IsFull;
+        }
+        self.reply(caller, output, |reply| reply.queued());
+        Queued::Yes
+    }
+}

@@ -1,0 +1,104 @@
+//! The lease of an owner that others may succeed (`bucket-takeover yes`): replies are bound to it, and it is kept while
+//! data are loaded. Later the uploader keeps it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tierce_bucket::{Env, Error, Lease, Outcome, Owner, System};
+use tierce_commands::lease::LeaseClock;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::server::Server;
+
+/// A third of the shortest lease is more than this: after a failure, a RENEW is tried again not earlier.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// Binds replies to the lease of this owner, if it has one. To be called before this server executes anything as the
+/// owner.
+pub(super) fn bind(server: &Server, owner: &Owner) {
+    let lease = owner.lease();
+    if let Some(claim) = &owner.group().end().claim {
+        server.bucket.update(|figures| {
+            claim.address.clone_into(&mut figures.owner);
+            (figures.takeover, figures.lease_ms) = (claim.takeover, claim.lease_ms);
+        });
+    }
+    if lease.until().is_some() {
+        server.bucket.lease.bind(Box::new(OwnLease(lease)));
+    }
+}
+
+/// How long it is until a RENEW is due; `None` if none ever is.
+pub(super) fn renew_in(owner: &Owner) -> Option<Duration> {
+    owner.renew_due().map(|due| due.saturating_sub(System.boottime()))
+}
+
+struct OwnLease(Arc<Lease>);
+
+impl LeaseClock for OwnLease {
+    fn left(&self) -> Duration {
+        self.0.until().map_or(Duration::MAX, |until| until.saturating_sub(System.boottime()))
+    }
+
+    /// After a RELEASE as well: another process may claim at once.
+    fn is_deposed(&self) -> bool {
+        self.0.has_ended()
+    }
+}
+
+impl fmt::Debug for OwnLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnLease").field(&self.0.until()).finish()
+    }
+}
+
+/// An owner whose lease is kept by a task, as long as nothing else is done with it.
+pub(super) struct KeptOwner {
+    task: JoinHandle<Owner>,
+    ends: Arc<Notify>,
+}
+
+impl KeptOwner {
+    /// Keeps the lease of `owner` from now on.
+    pub(super) fn new(runtime: &Runtime, owner: Owner) -> Self {
+        let ends = Arc::<Notify>::default();
+        let task = runtime.spawn(keep(owner, Arc::clone(&ends)));
+        Self { task, ends }
+    }
+
+    /// The owner. What its last RENEW has come to, its next append finds out.
+    pub(super) fn take(self, runtime: &Runtime) -> Owner {
+        self.ends.notify_one();
+        // It is never aborted.
+        runtime.block_on(self.task).expect("the task ends with its owner")
+    }
+}
+
+/// Renews the lease when that is due, until it is told to end or there is no use.
+async fn keep(mut owner: Owner, ends: Arc<Notify>) -> Owner {
+    while let Some(due) = renew_in(&owner) {
+        // A RENEW that is dropped in flight is finished by the next append.
+        if timeout(due, ends.notified()).await.is_ok() {
+            break;
+        }
+        let renewed = {
+            let mut renew = std::pin::pin!(owner.renew());
+            let mut ended = std::pin::pin!(ends.notified());
+            std::future::poll_fn(|cx| match renew.as_mut().poll(cx) {
+                std::task::Poll::Ready(outcome) => std::task::Poll::Ready(Some(outcome)),
+                std::task::Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
+            })
+            .await
+        };
+        match renewed {
+            Some(Ok(Outcome::Committed(_))) => {}
+            None | Some(Ok(Outcome::Deposed { .. }) | Err(Error::Deposed { .. })) => break,
+            Some(Err(_)) => sleep(RETRY_AFTER).await,
+        }
+    }
+    owner
+}

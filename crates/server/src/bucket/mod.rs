@@ -1,0 +1,486 @@
+//! The server's part of the log in a bucket: what a start does with it, and the thread that writes it.
+//!
+//! * `place`: what a data directory says of itself: its node id, and where it left the log.
+//! * `plan`: whether a directory and a log fit together, and what has to be done.
+//! * `restore`: fills an empty directory.
+//! * `tool`: fills one without a server: `tierce bucket restore`.
+//! * `tail`: what the directory of an owner that was killed has, and the log has not.
+//! * `follow`: the thread that applies what another server writes to the log, and takes over from it.
+//! * `lease`: what replies and others see of an owner that may be succeeded (`bucket-takeover yes`).
+//! * `uploader`: the thread that follows the change feed, appends, and takes snapshots.
+//! * `spool`: snapshots in a local file, on their way to the bucket.
+//!
+//! **Invariant**: whatever is in the bucket is on the local device before. So the log of a directory that was the owner
+//! is never behind the bucket, whatever has happened to the machine.
+//!
+//! **Invariant**: objects have the records of the change feed, in its order. A batch of several records takes effect with
+//! its last one, wherever objects end, so a restore never shows half of it. The mark of a snapshot is set while all
+//! shards are locked, and an object ends there.
+
+mod follow;
+mod lease;
+mod place;
+mod plan;
+mod restore;
+mod spool;
+mod tail;
+mod tool;
+mod uploader;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tierce_bucket::{Claim, End, Group, Location, Moment, Owner, Restore, Right, Store, probe};
+use tierce_commands::bucket::State;
+use tierce_engine::durability::TailSearch;
+use tierce_engine::feed::{Follower, Reader};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use crate::config::{DirectiveId, Settings, SyncPolicy};
+use crate::engine::{Engine, OpenError, Opening};
+use crate::server::Server;
+use follow::Joining;
+use lease::KeptOwner;
+use place::{Known, Place};
+use plan::{Found, Plan, Refusal, Start};
+pub use restore::Restored;
+pub use tool::restore_into;
+use uploader::Uploader;
+
+const BUCKET: DirectiveId = DirectiveId::of("bucket");
+const CLAIM: DirectiveId = DirectiveId::of("bucket-claim");
+const TAKEOVER: DirectiveId = DirectiveId::of("bucket-takeover");
+const LEASE: DirectiveId = DirectiveId::of("bucket-lease");
+const INTERVAL: DirectiveId = DirectiveId::of("bucket-interval");
+const LOG_MAX: DirectiveId = DirectiveId::of("bucket-log-max");
+const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
+
+/// Others wait for a lease and this part of it.
+const MARGIN_PART: u32 = 5;
+
+/// A start that has failed waits so long for its RELEASE.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// Beyond `bucket-log-max`, what a writer that has passed the gate may add at once: some of the longest values.
+const OVERSHOOT_BYTES: usize = 1 << 30;
+
+/// Threads of the runtime: requests wait for the network, and compressing a snapshot is not to delay an append.
+const RUNTIME_THREADS: usize = 2;
+
+/// Why a server cannot start with its bucket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BucketError {
+    /// The store, or what is in it.
+    #[error("bucket {url}: {error}")]
+    Store {
+        /// Where it is.
+        url: String,
+        /// What is wrong.
+        error: tierce_bucket::Error,
+    },
+    /// The directory and the log do not belong together.
+    #[error("bucket {url}: {refusal}")]
+    Refused {
+        /// Where it is.
+        url: String,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// What was restored has no place in this server.
+    #[error("bucket {url}: {reason}")]
+    Content {
+        /// Where it is.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The data directory.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The settings.
+    #[error("{0}")]
+    Settings(String),
+    /// The system.
+    #[error("bucket: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// A log in a bucket that was looked at and not claimed yet.
+pub struct Looked {
+    runtime: Runtime,
+    store: Store,
+    place: Place,
+    end: End,
+    is_forced: bool,
+}
+
+/// One that was claimed, while the data are being loaded.
+pub struct Claimed {
+    runtime: Runtime,
+    store: Store,
+    owner: KeptOwner,
+    place: Place,
+    needs_base: bool,
+    /// What the log has behind the last place that both logs have, if what it lacks is searched for.
+    sent: Option<Vec<Vec<u8>>>,
+    /// What the log lacks.
+    tail: Vec<Vec<u8>>,
+    follower: Option<Follower>,
+    /// The mark before everything that follows.
+    mark: u64,
+    /// The log has changes that the directory lacks.
+    is_behind: bool,
+}
+
+/// The part of this server in a log, while the data are being loaded.
+pub enum Joined {
+    /// It writes it.
+    Owner(Box<Claimed>),
+    /// It applies what another server writes.
+    Follower(Box<Joining>),
+}
+
+impl Joined {
+    /// To be called when the keys are loaded, and nothing has changed any.
+    pub fn follow(&mut self, engine: &Engine) {
+        match self {
+            Self::Owner(claimed) => claimed.follow(engine),
+            Self::Follower(_) => {}
+        }
+    }
+
+    /// Starts the thread that writes the log or follows it.
+    ///
+    /// # Errors
+    /// When the log has what the data lack, which are an old copy then, or the system has no thread to give.
+    pub fn start(self, server: &Arc<Server>) -> Result<Bucket, BucketError> {
+        if let Self::Owner(claimed) = &self
+            && claimed.is_behind
+        {
+            let (url, refusal) = (claimed.store.url().to_owned(), Refusal::Behind);
+            return Err(BucketError::Refused { url, refusal });
+        }
+        watch_config(server);
+        let ending = Arc::<Ending>::default();
+        let thread = thread::Builder::new().name("bucket-log".into());
+        let (of_thread, ending_of_thread) = (Arc::clone(server), Arc::clone(&ending));
+        let thread = match self {
+            Self::Owner(claimed) => thread.spawn(|| claimed.run(of_thread, ending_of_thread))?,
+            Self::Follower(joining) => thread.spawn(|| joining.run(of_thread, ending_of_thread))?,
+        };
+        Ok(Bucket { server: Arc::clone(server), ending, thread: Some(thread) })
+    }
+}
+
+/// Looks at the log that the settings name, if they name one.
+///
+/// # Errors
+/// As [`Looked::at`].
+pub fn look(server: &Server, opening: &Opening) -> Result<Option<Looked>, BucketError> {
+    Looked::at(server, opening)
+}
+
+impl Looked {
+    /// Looks at the log that the settings name, if they name one, and at what the directory knows of it.
+    ///
+    /// # Errors
+    /// When the store does not answer or cannot hold a log, or another process uses the directory.
+    pub fn at(server: &Server, opening: &Opening) -> Result<Option<Self>, BucketError> {
+        let settings = opening.settings();
+        let Some(url) = url(settings)? else {
+            Place::forget_cut(&settings.dir())?;
+            return Ok(None);
+        };
+        server.bucket.turn_on(&url);
+        let failed = |error| BucketError::Store { url: url.clone(), error };
+        let place = Place::lock(&settings.dir())?;
+        let runtime = runtime()?;
+        let location = Location::parse(&url).map_err(unusable)?;
+        let store = Store::new(&location);
+        let looked = runtime.block_on(async {
+            probe(&store).await?;
+            Group::open(&store).await
+        });
+        let end = looked.map_err(failed)?.end().clone();
+        let is_forced = settings.word(CLAIM) == "force";
+        Ok(Some(Self { runtime, store, place, end, is_forced }))
+    }
+
+    /// Whether there is a log, from which an empty directory is restored.
+    pub fn has_log(&self) -> bool {
+        self.end.number > 0
+    }
+
+    /// Claims the log, or begins to follow it if another server has it and may be succeeded. Fills an empty directory from
+    /// it.
+    ///
+    /// # Errors
+    /// When the directory and the log do not belong together, another server may own the log, or something in it is
+    /// damaged.
+    pub fn claim(mut self, server: &Server, opening: &mut Opening) -> Result<Joined, BucketError> {
+        let url = self.store.url().to_owned();
+        let failed = |error| BucketError::Store { url: url.clone(), error };
+        let (known, is_forced) = (self.place.known, self.is_forced);
+        let (has_data, is_here) = (opening.has_log()?, self.place.is_here());
+        let found = Found { known, has_data, end: &self.end, is_forced, is_here };
+        if opening.settings().is_on(TAKEOVER)
+            && let Some(start) = plan::follow(found)
+        {
+            return self.join(server, opening, start);
+        }
+        let plan = plan::decide(found)
+            .map_err(|refusal| BucketError::Refused { url: url.clone(), refusal })?;
+        if is_forced {
+            let line = "bucket-claim force: the last owner of the bucket is taken for dead. Remove this setting now";
+            server.log.warning(line);
+        }
+        let before = known.unwrap_or_else(|| Known { node: new_id(), ..Known::default() });
+        let before = Known { home: self.place.home(), ..before };
+        let owner = match self.put_claim(server, before, plan) {
+            // Another empty server was faster.
+            Err(tierce_bucket::Error::Owned { .. })
+                if opening.settings().is_on(TAKEOVER) && !has_data =>
+            {
+                let group = self.runtime.block_on(Group::open(&self.store)).map_err(failed)?;
+                self.end = group.end().clone();
+                return self.join(server, opening, Start::Empty);
+            }
+            claimed => claimed.map_err(failed)?,
+        };
+        let end = owner.group().end();
+        if !has_same_end(owner.before(), &self.end) && (has_data || !plan.restores) {
+            return Err(BucketError::Settings(format!(
+                "bucket {url}: another server has written to it meanwhile; start again"
+            )));
+        }
+        let cut = before.cut.filter(|_| before.cluster == end.cluster && has_data);
+        let mut sent = None;
+        if let Some(cut) = cut.filter(|_| plan.needs_base) {
+            let max = bytes_max(opening.settings());
+            let sought = Restore::behind(owner.group(), cut.object, before.node, max);
+            sent = self.runtime.block_on(sought).map_err(failed)?;
+            // A cut is made with each snapshot, and pruning goes up to one: this is an older cut.
+            if cut.object + 1 < end.floor {
+                return Err(BucketError::Refused { url, refusal: Refusal::Behind });
+            }
+            opening.engine().durability.search(TailSearch::new(cut.id, max));
+        }
+        let known = Known {
+            cluster: end.cluster,
+            claim: end.number,
+            released: None,
+            follows: false,
+            cut,
+            ..before
+        };
+        self.place.write(known)?;
+        server.bucket.update(|figures| {
+            (figures.epoch, figures.number) = (end.epoch, end.number);
+            if let Some(snapshot) = &end.snapshot {
+                (figures.snapshot, figures.snapshot_ms) = (snapshot.position, snapshot.wall);
+                figures.snapshot_bytes = snapshot.stored;
+            }
+        });
+        let Self { runtime, store, place, .. } = self;
+        lease::bind(server, &owner);
+        let group = owner.group().clone();
+        let owner = KeptOwner::new(&runtime, owner);
+        if plan.restores
+            && let Err(error) = restore::fill(&runtime, &group, Moment::Newest, opening, |_, _| {})
+        {
+            // Nothing was written behind the CLAIM. If this fails, the next start on this directory may claim.
+            let owner = owner.take(&runtime);
+            let _ = runtime.block_on(async { timeout(RELEASE_MAX, owner.release()).await });
+            return Err(error);
+        }
+        let (needs_base, tail, follower) = (plan.needs_base, Vec::new(), None);
+        let mark = new_mark();
+        let is_behind = false;
+        let claimed = Claimed {
+            runtime,
+            store,
+            owner,
+            place,
+            needs_base,
+            sent,
+            tail,
+            follower,
+            mark,
+            is_behind,
+        };
+        Ok(Joined::Owner(Box::new(claimed)))
+    }
+
+    fn join(
+        self,
+        server: &Server,
+        opening: &mut Opening,
+        start: Start,
+    ) -> Result<Joined, BucketError> {
+        Joining::begin(self, server, opening, start)
+            .map(|joining| Joined::Follower(Box::new(joining)))
+    }
+
+    fn put_claim(
+        &mut self,
+        server: &Server,
+        before: Known,
+        plan: Plan,
+    ) -> Result<Owner, tierce_bucket::Error> {
+        // Before the CLAIM: a crash behind it is to find that it was this directory's.
+        if let Err(error) = self.place.write(Known { claim: 0, released: None, ..before }) {
+            return Err(tierce_bucket::Error::Invalid(format!("bucket.state: {error}")));
+        }
+        let claim = claim_of(&server.config.settings(), before.node, plan.right);
+        let claimed = self.runtime.block_on(Owner::claim(&self.store, claim));
+        if claimed.is_err() {
+            // It is another's, or the CLAIM may land yet: then the next start knows of it as this directory's.
+            let was_refused = matches!(claimed, Err(tierce_bucket::Error::Owned { .. }));
+            let _ = was_refused.then(|| self.place.write(before));
+        }
+        claimed
+    }
+}
+
+impl Claimed {
+    /// Follows all changes from now on. To be called when the keys are loaded, and nothing has changed any.
+    pub fn follow(&mut self, engine: &Engine) {
+        self.follower = engine.follow(Reader::Bucket, bytes_max(&engine.config.settings()));
+        let found = engine.durability.take_found();
+        if let (Some(sent), Some(found)) = (self.sent.take(), found) {
+            match tail::without(found, &sent) {
+                Some(tail) => (self.tail, self.needs_base) = (tail, false),
+                None => self.is_behind = true,
+            }
+        }
+        let mut locks = engine.keyspace.long_locks();
+        let _all = locks.lock_all();
+        engine.feed.mark(Reader::Bucket, self.mark);
+    }
+
+    /// Writes the log until the end is asked for.
+    fn run(self, server: Arc<Server>, ending: Arc<Ending>) {
+        let state = if self.needs_base { State::Base } else { State::Following };
+        server.bucket.update(|figures| figures.state = state);
+        Uploader::new(server, self, ending).run();
+    }
+}
+
+/// Asks the thread for its end.
+#[derive(Debug, Default)]
+struct Ending {
+    is_asked: AtomicBool,
+}
+
+impl Ending {
+    fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Acquire)
+    }
+}
+
+/// The thread that writes the log, or follows it.
+pub struct Bucket {
+    server: Arc<Server>,
+    ending: Arc<Ending>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Bucket {
+    /// Ends it: what is left is committed, and the log is released, if the store answers in time.
+    pub fn finish(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        self.ending.is_asked.store(true, Ordering::Release);
+        self.server.feed.call(Reader::Bucket);
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the requests to the store run on.
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
+        .thread_name("bucket")
+        .enable_all()
+        .build()
+}
+
+/// An error that names the URL itself.
+fn unusable(error: tierce_bucket::Error) -> BucketError {
+    BucketError::Settings(error.to_string())
+}
+
+/// Where the log is, if the settings allow for one.
+fn url(settings: &Settings) -> Result<Option<String>, BucketError> {
+    let url = String::from_utf8_lossy(settings.text(BUCKET)).into_owned();
+    if url.is_empty() {
+        return match settings.word(APPENDFSYNC) == SyncPolicy::Bucket.name() {
+            true => Err(BucketError::Settings("appendfsync bucket: there is no bucket".to_owned())),
+            false => Ok(None),
+        };
+    }
+    if !settings.is_on(APPENDONLY) {
+        let text = "bucket: it needs the local log (appendonly yes)";
+        return Err(BucketError::Settings(text.to_owned()));
+    }
+    Ok(Some(url))
+}
+
+/// Refuses what a running log in a bucket cannot do without.
+fn watch_config(server: &Arc<Server>) {
+    server.config.on_change([APPENDONLY], |settings| match settings.is_on(APPENDONLY) {
+        true => Ok(()),
+        false => Err("the bucket needs the local log".to_owned()),
+    });
+}
+
+/// What may wait in the feed.
+fn bytes_max(settings: &Settings) -> usize {
+    usize::try_from(settings.bytes(LOG_MAX)).unwrap_or(usize::MAX).saturating_add(OVERSHOOT_BYTES)
+}
+
+fn has_same_end(a: &End, b: &End) -> bool {
+    (a.number, a.hash) == (b.number, b.hash)
+}
+
+/// The id of a mark, which no other one of this directory has.
+fn new_mark() -> u64 {
+    (u128::from_le_bytes(new_id()) as u64).max(1)
+}
+
+fn new_id() -> tierce_bucket::Id {
+    tierce_bucket::Env::random(&tierce_bucket::System)
+}
+
+/// What this server claims a log with.
+fn claim_of(settings: &Settings, node: tierce_bucket::Id, right: Right) -> Claim {
+    let lease = Duration::from_secs(settings.count(LEASE));
+    let takeover = settings.is_on(TAKEOVER);
+    let address = address(settings);
+    Claim { node, address, takeover, lease, margin: lease / MARGIN_PART, right }
+}
+
+/// What others may know this server as.
+fn address(settings: &Settings) -> String {
+    const HOST: DirectiveId = DirectiveId::of("replica-announce-ip");
+    const PORT: DirectiveId = DirectiveId::of("replica-announce-port");
+    let host = match settings.text(HOST) {
+        b"" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
+        announced => String::from_utf8_lossy(announced).into_owned(),
+    };
+    let announced = settings.count(PORT);
+    let port = if announced == 0 { settings.port().into() } else { announced };
+    format!("{}:{port}", host.trim())
+}

@@ -1,0 +1,303 @@
+//! What a start does with a data directory and the log in a bucket: a decision, without effects.
+
+use std::fmt;
+
+use tierce_bucket::{End, Id, Right};
+
+use super::place::Known;
+
+/// What is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found<'f> {
+    /// What the directory says of itself.
+    pub(super) known: Option<Known>,
+    /// It has data.
+    pub(super) has_data: bool,
+    /// The end of the log.
+    pub(super) end: &'f End,
+    /// The operator says that the last owner is dead.
+    pub(super) is_forced: bool,
+    /// The directory is no copy, as far as can be told.
+    pub(super) is_here: bool,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Why the log may be claimed.
+    pub(super) right: Right,
+    /// The data come from the log.
+    pub(super) restores: bool,
+    /// The log goes on behind a snapshot of this directory, which may have more than the log.
+    pub(super) needs_base: bool,
+}
+
+/// Why nothing is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The directory has data that have nothing to do with the log, which has its own.
+    Foreign,
+    /// The directory was the owner of another log.
+    OtherLog,
+    /// The directory was the owner of a log, and this one is empty.
+    Gone,
+    /// What the directory has sent to the log is not there any more: it is an old copy, or its local log is damaged.
+    Behind,
+    /// Another server has claimed the log since this directory wrote to it, or the directory is an old copy of itself.
+    Diverged,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Foreign => {
+                "the data directory has data, and so has the bucket, which do not come from it. Nothing was changed. To \
+                 use the bucket's data, start on an empty dir; to keep the directory's, choose another prefix"
+            }
+            Self::OtherLog => {
+                "the data directory belongs to another log than the one there. Nothing was changed. Check the name and \
+                 prefix; to use the bucket's data, start on an empty dir"
+            }
+            Self::Gone => {
+                "the data directory was the owner of a log, and there is none: its objects were deleted, or name or \
+                 prefix are other ones. Nothing was changed. To begin a new log with the directory's data: \
+                 --bucket-claim force"
+            }
+            Self::Behind => {
+                "the log has changes of this directory that are not there any more: it is an old copy of itself, or its \
+                 local log is damaged. To use the bucket's data, start on an empty dir, with --bucket-claim force; what \
+                 this directory has can be seen by starting on it without --bucket"
+            }
+            Self::Diverged => {
+                "the log has gone on without this directory: another server has claimed it, or the directory is an old \
+                 copy. Nothing \
+                 was changed. To use the bucket's data, start on an empty dir; what only this directory has can be seen \
+                 by starting on it without --bucket"
+            }
+        })
+    }
+}
+
+/// How a directory comes to follow a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// It is empty, and filled from the log.
+    Empty,
+    /// It has followed before, and goes on where its local log says.
+    GoesOn,
+    /// It was the owner, and has what the log has up to this object.
+    Behind(u64),
+    /// It was the owner, and may have what the log lacks. That is put aside, and the directory is filled anew.
+    Diverged,
+}
+
+/// Whether a server that may take over follows the log, instead of claiming it now.
+pub(super) fn follow(found: Found<'_>) -> Option<Start> {
+    let Found { known, has_data, end, is_forced, .. } = found;
+    let last = end.claim.as_ref()?;
+    let known = known.filter(|known| known.cluster == end.cluster);
+    let was_owner = known.is_some_and(|known| known.node == last.node);
+    if !has_data {
+        return (!is_forced && !end.released && !was_owner).then_some(Start::Empty);
+    }
+    match known? {
+        Known { follows: true, .. } if !was_owner => Some(Start::GoesOn),
+        _ if was_owner || is_forced => None,
+        Known { released: Some(number), .. } => Some(Start::Behind(number)),
+        Known { .. } => Some(Start::Diverged),
+    }
+}
+
+const NOTHING: Id = [0; 16];
+
+/// Decides.
+pub(super) fn decide(found: Found<'_>) -> Result<Plan, Refusal> {
+    let Found { known, has_data, end, is_forced, is_here } = found;
+    let is_empty_log = end.number == 0;
+    let last = end.claim.as_ref();
+    let was_owner = known.is_some_and(|known| last.is_some_and(|last| last.node == known.node));
+    let right = match (is_forced, was_owner && is_here) {
+        (true, _) => Right::Force,
+        (false, true) => Right::PredecessorDead,
+        (false, false) => Right::Orderly,
+    };
+    if !has_data {
+        return Ok(Plan { right, restores: !is_empty_log, needs_base: false });
+    }
+    let had_log = known.is_some_and(|known| known.cluster != NOTHING);
+    if is_empty_log {
+        let is_refused = had_log && !is_forced;
+        return if is_refused {
+            Err(Refusal::Gone)
+        } else {
+            Ok(Plan { right, restores: false, needs_base: true })
+        };
+    }
+    let Some(known) = known else { return Err(Refusal::Foreign) };
+    if had_log && known.cluster != end.cluster {
+        return Err(Refusal::OtherLog);
+    }
+    if !was_owner {
+        return Err(if had_log { Refusal::Diverged } else { Refusal::Foreign });
+    }
+    let is_old_copy = known.claim != 0 && last.is_some_and(|last| last.number != known.claim)
+        || known.released.is_some_and(|number| number != end.number);
+    if is_old_copy {
+        return Err(Refusal::Diverged);
+    }
+    let is_equal = end.released && known.released == Some(end.number);
+    Ok(Plan { right, restores: false, needs_base: !is_equal })
+}
+
+#[cfg(test)]
+mod tests {
+    use tierce_bucket::ClaimInfo;
+
+    use super::*;
+
+    const HERE: Id = [1; 16];
+    const OTHER: Id = [2; 16];
+    const LOG: Id = [9; 16];
+
+    fn end(number: u64, node: Id, released: bool) -> End {
+        let claim = ClaimInfo {
+            number: 1,
+            epoch: 1,
+            node,
+            address: String::new(),
+            takeover: false,
+            lease_ms: 0,
+            margin_ms: 0,
+            fence_ms: 0,
+            wall: 0,
+        };
+        End { number, cluster: LOG, claim: Some(claim), released, ..End::default() }
+    }
+
+    fn known(cluster: Id, released: Option<u64>) -> Option<Known> {
+        let claim = u64::from(cluster == LOG);
+        Some(Known { node: HERE, cluster, claim, released, ..Known::default() })
+    }
+
+    #[test]
+    fn who_follows() {
+        let (ours, released) = (end(7, HERE, false), end(7, OTHER, true));
+        let others = end(7, OTHER, false);
+        let of_other_log = End { cluster: [8; 16], ..others.clone() };
+        let follower = known(LOG, None).map(|known| Known { claim: 0, follows: true, ..known });
+        for (what, known, has_data, end, forced, expected) in [
+            ("a new log", None, false, &End::default(), false, None),
+            ("from nothing", None, false, &others, false, Some(Start::Empty)),
+            ("after an orderly end", None, false, &released, false, None),
+            ("by force", None, false, &others, true, None),
+            ("our own", known(LOG, None), true, &ours, false, None),
+            ("a follower", follower, true, &others, false, Some(Start::GoesOn)),
+            ("one at an orderly end", follower, true, &released, false, Some(Start::GoesOn)),
+            ("one that was to claim", follower, true, &ours, false, None),
+            ("one that lost its data", follower, false, &others, false, Some(Start::Empty)),
+            ("a deposed owner", known(LOG, None), true, &others, false, Some(Start::Diverged)),
+            ("one that left", known(LOG, Some(5)), true, &others, false, Some(Start::Behind(5))),
+            ("another log", known(LOG, None), true, &of_other_log, false, None),
+            ("data of its own", None, true, &others, false, None),
+        ] {
+            let found = Found { known, has_data, end, is_forced: forced, is_here: true };
+            assert_eq!(follow(found), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn every_case() {
+        use Right::{Force, Orderly, PredecessorDead};
+        let empty = End::default();
+        let plan = |right, restores, needs_base| Ok(Plan { right, restores, needs_base });
+        let (ours, released) = (end(7, HERE, false), end(7, HERE, true));
+        let (others, left) = (end(7, OTHER, false), end(7, OTHER, true));
+        let of_other_log = End { cluster: [8; 16], ..ours.clone() };
+        for (what, known, has_data, end, forced, expected) in [
+            ("a new server", None, false, &empty, false, plan(Orderly, false, false)),
+            ("data get a bucket", None, true, &empty, false, plan(Orderly, false, true)),
+            ("from nothing", None, false, &left, false, plan(Orderly, true, false)),
+            (
+                "its owner may live, which the claim finds",
+                None,
+                false,
+                &others,
+                false,
+                plan(Orderly, true, false),
+            ),
+            ("its owner is dead", None, false, &others, true, plan(Force, true, false)),
+            (
+                "killed while it restored",
+                known(LOG, None),
+                false,
+                &ours,
+                false,
+                plan(PredecessorDead, true, false),
+            ),
+            (
+                "stopped in order",
+                known(LOG, Some(7)),
+                true,
+                &released,
+                false,
+                plan(PredecessorDead, false, false),
+            ),
+            ("killed", known(LOG, None), true, &ours, false, plan(PredecessorDead, false, true)),
+            (
+                "killed behind the release",
+                known(LOG, None),
+                true,
+                &released,
+                false,
+                plan(PredecessorDead, false, true),
+            ),
+            (
+                "killed before it knew its log",
+                known(NOTHING, None),
+                true,
+                &ours,
+                false,
+                plan(PredecessorDead, false, true),
+            ),
+            (
+                "an old copy of the directory",
+                known(LOG, Some(5)),
+                true,
+                &ours,
+                false,
+                Err(Refusal::Diverged),
+            ),
+            ("others have data", None, true, &left, true, Err(Refusal::Foreign)),
+            ("never claimed", known(NOTHING, None), true, &left, false, Err(Refusal::Foreign)),
+            (
+                "another has claimed",
+                known(LOG, Some(5)),
+                true,
+                &left,
+                false,
+                Err(Refusal::Diverged),
+            ),
+            (
+                "and force does not help",
+                known(LOG, None),
+                true,
+                &others,
+                true,
+                Err(Refusal::Diverged),
+            ),
+            ("another log", known(LOG, None), true, &of_other_log, true, Err(Refusal::OtherLog)),
+            ("objects are gone", known(LOG, None), true, &empty, false, Err(Refusal::Gone)),
+            ("and that is known", known(LOG, None), true, &empty, true, plan(Force, false, true)),
+        ] {
+            let found = Found { known, has_data, end, is_forced: forced, is_here: true };
+            assert_eq!(decide(found), expected, "{what}");
+            // The lock of a copy says nothing of the process that uses the other one.
+            let copied = decide(Found { is_here: false, ..found });
+            let of_copy = |plan: Plan| match plan.right {
+                PredecessorDead => Plan { right: Orderly, ..plan },
+                _ => plan,
+            };
+            assert_eq!(copied, expected.map(of_copy), "{what}, copied");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Snapshots on their way to the bucket: written to a file beside the data first, so that neither a slow network nor an
+//! outage keeps the copies that a snapshot has to make.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+
+use tierce_bucket::{Error, SnapshotUpload, UploadedSnapshot};
+use tierce_engine::feed::Reader;
+
+use crate::engine::Engine;
+use crate::persistence::{CopySink, NewFile, SaveError, Syncing};
+
+/// What a snapshot in a bucket consists of: the file of a full copy.
+pub(super) const DESCRIPTION: &[u8] = b"rdb";
+
+/// The file is read in such pieces.
+const READ_BYTES: usize = 1 << 20;
+
+/// The file of a snapshot, or why there is none.
+pub(super) type Spooled = Result<NewFile, String>;
+
+/// Takes a copy of the data, and hands over its file.
+struct Spool {
+    file: NewFile,
+    done: Sender<Spooled>,
+    engine: Weak<Engine>,
+}
+
+/// A file beside the data for a copy of them, and where it comes out.
+///
+/// # Errors
+/// When the file cannot be made.
+pub(super) fn begin(
+    engine: &Arc<Engine>,
+    dir: &Path,
+) -> Result<(Box<dyn CopySink>, Receiver<Spooled>), SaveError> {
+    // The name is not used: the file never gets it.
+    let file = NewFile::create(&dir.join("bucket.rdb"), Syncing::AtTheEnd)?;
+    let (done, spooled) = channel();
+    Ok((Box::new(Spool { file, done, engine: Arc::downgrade(engine) }), spooled))
+}
+
+impl Write for Spool {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl CopySink for Spool {
+    fn end(self: Box<Self>, outcome: Result<(), &SaveError>) {
+        let Self { mut file, done, engine } = *self;
+        let flushed = outcome.map_err(|error| error.to_string());
+        let flushed = flushed.and_then(|()| file.flush().map_err(|error| error.to_string()));
+        // The server may have given it up.
+        let _ = done.send(flushed.map(|()| file));
+        if let Some(engine) = engine.upgrade() {
+            engine.feed.call(Reader::Bucket);
+        }
+    }
+}
+
+/// Uploads a file, and removes it.
+///
+/// # Errors
+/// The store's, or those of reading.
+pub(super) async fn upload(
+    mut upload: SnapshotUpload,
+    file: NewFile,
+    sent: Arc<AtomicU64>,
+) -> Result<UploadedSnapshot, Error> {
+    let unreadable = |error: io::Error| Error::Invalid(format!("the snapshot's file: {error}"));
+    let mut from = File::open(file.path()).map_err(unreadable)?;
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let count = from.read(&mut buffer).map_err(unreadable)?;
+        if count == 0 {
+            break;
+        }
+        upload.write(&buffer[..count]).await?;
+        sent.fetch_add(count as u64, Ordering::Relaxed);
+    }
+    upload.finish(DESCRIPTION).await
+}

@@ -1,0 +1,124 @@
+//! Cuts: places that both logs have, from which a start after a crash goes on without a new base.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use tierce_engine::feed::Reader;
+
+use super::super::new_mark;
+use super::super::place::{Cut, Known};
+use super::Uploader;
+
+/// A start after a crash reads so much of both logs again, at most, and what the bucket lacks.
+const EVERY_BYTES: u64 = 32 << 20;
+
+/// While there are changes, a cut is made as often: it may take a put of its own.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Which cuts there are.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    /// One that is in the feed, and was not met yet.
+    due: Option<u64>,
+    /// The one of the base, and the object before it.
+    base: Option<Cut>,
+    /// What was appended since the last one, and when that was met.
+    bytes: u64,
+    met: Option<Instant>,
+}
+
+impl Cuts {
+    /// Those of an uploader in whose feed there is one.
+    pub(super) fn after(mark: u64) -> Self {
+        Self { due: Some(mark), ..Self::default() }
+    }
+
+    pub(super) fn note_appended(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    pub(super) fn note_base(&mut self, id: u64, object: u64) {
+        (self.due, self.base) = (None, Some(Cut { id, object }));
+    }
+
+    fn is_due(&self) -> bool {
+        let is_old = self.met.is_none_or(|met| met.elapsed() >= EVERY);
+        self.due.is_none() && (self.bytes >= EVERY_BYTES || self.bytes > 0 && is_old)
+    }
+}
+
+impl Uploader {
+    /// Puts a cut behind everything that is held, when it is time.
+    pub(super) fn cut_if_due(&mut self) {
+        if !self.cuts.is_due() {
+            return;
+        }
+        let id = new_mark();
+        let mut locks = self.server.keyspace.long_locks();
+        let all = locks.lock_all();
+        self.server.feed.mark(Reader::Bucket, id);
+        drop(all);
+        drop(locks);
+        self.cuts.due = Some(id);
+        self.take(Duration::ZERO);
+    }
+
+    /// Everything before a mark is committed, and nothing else.
+    pub(super) fn note_cut(&mut self, id: u64) {
+        let object = self.owner.group().end().number;
+        if !self.needs_base {
+            self.keep_cut(Cut { id, object });
+        }
+    }
+
+    /// The base counts.
+    pub(super) fn note_base_cut(&mut self) {
+        if let Some(cut) = self.cuts.base.take() {
+            self.keep_cut(cut);
+        }
+    }
+
+    fn keep_cut(&mut self, cut: Cut) {
+        if self.cuts.due == Some(cut.id) {
+            self.cuts.due = None;
+        }
+        (self.cuts.bytes, self.cuts.met) = (0, Some(Instant::now()));
+        if let Err(error) = self.write_cut(Some(cut)) {
+            // The one before is still right.
+            self.watch.failed(&format!("bucket.state: {error}"));
+        }
+    }
+
+    /// Before a new base: what it brings into the bucket is not in objects behind a cut.
+    pub(super) fn forget_cut(&mut self) -> io::Result<()> {
+        self.write_cut(None)
+    }
+
+    fn write_cut(&mut self, cut: Option<Cut>) -> io::Result<()> {
+        let known = self.place.known.unwrap_or_default();
+        if known.cut == cut { Ok(()) } else { self.place.write(Known { cut, ..known }) }
+    }
+
+    /// Sends what the log lacks of what was loaded.
+    pub(super) fn send_tail(&mut self) -> Result<(), super::Stop> {
+        let tail = std::mem::take(&mut self.tail);
+        if tail.is_empty() {
+            return Ok(());
+        }
+        self.watch.note_waiting();
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        for record in &tail {
+            bytes += record.len();
+            records.push(&record[..]);
+            if bytes >= super::OBJECT_BYTES {
+                self.append(&mut records, &mut bytes)?;
+            }
+        }
+        self.append(&mut records, &mut bytes)?;
+        self.server.log.notice(format_args!(
+            "The bucket has what it lacked of the local log: {} changes",
+            tail.len()
+        ));
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! Keeping the lease, and what follows from having lost it (`bucket-takeover yes`).
+
+use std::time::Duration;
+
+use super::super::{LEASE, lease};
+use super::{RETRY_AFTER, Stop, Uploader};
+use crate::message::Notice;
+use crate::server::Server;
+use crate::shutdown::Shutdown;
+
+impl Uploader {
+    /// Says that this server is alive, if it has said nothing for a third of the lease.
+    pub(super) fn renew_if_due(&mut self) -> Result<(), Stop> {
+        // What is held is appended next, unless a base has to come first.
+        let is_appending = !self.needs_base && !self.held.is_empty();
+        if is_appending || lease::renew_in(&self.owner) != Some(Duration::ZERO) {
+            return Ok(());
+        }
+        let taken_bytes = self.held_bytes();
+        let number = self.commit(taken_bytes, async |owner| owner.renew().await)?;
+        self.server.bucket.update(|figures| {
+            figures.number = number;
+            figures.renewals += 1;
+        });
+        Ok(())
+    }
+
+    /// An append is confirmed, which began as the one with this number: replies may wait for that.
+    pub(super) fn note_proven(&self, proof: u64) {
+        if self.server.bucket.note_proven(proof) {
+            self.server.tell_all(&Notice::Durable);
+        }
+    }
+
+    /// When something that has failed is tried again: in time for the lease.
+    pub(super) fn retry_after(&self) -> Duration {
+        let lease = Duration::from_secs(self.server.config.settings().count(LEASE));
+        match self.server.bucket.lease.clock() {
+            Some(_) => RETRY_AFTER.min(lease / 3),
+            None => RETRY_AFTER,
+        }
+    }
+}
+
+/// Another server owns the log: this one answers nothing any more, and its process ends, so that a supervisor starts it
+/// again, as one that follows the new owner.
+pub(super) fn deposed(server: &Server, url: &str, object: &str) {
+    let cause = format!("another server has taken over the bucket {url} ({object})");
+    server.log.warning(format_args!(
+        "This server is deposed: {cause}. It answers nothing any more, and ends; started again, it follows the new owner"
+    ));
+    server.durability.refuse(&cause);
+    server.bucket.note_deposed();
+    // All connections close, without what they waited for.
+    server.tell_all(&Notice::Durable);
+    server.shutdown().ask(Shutdown::Deposed);
+}

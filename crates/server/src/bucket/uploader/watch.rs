@@ -1,0 +1,201 @@
+//! What others see of the thread that writes the log, and what it says to writers.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tierce_bucket::{Progress, Store, Usage};
+use tierce_commands::bucket::State;
+use tokio::time::timeout;
+
+use super::super::{Ending, INTERVAL, LOG_MAX};
+use super::TICK;
+use crate::clock::unix_ms;
+use crate::message::Notice;
+use crate::server::Server;
+
+/// A change that waits longer than this, and twice the interval, while the store answers holds writers back.
+const LAG_MS_MAX: u64 = 5_000;
+
+/// How long the end of a server waits for the bucket.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// Rates of requests are taken over this time at least: the first requests of a start are not repeated.
+const MEASURED_MIN: Duration = Duration::from_secs(60);
+
+/// What others see of the thread, and what it says to writers.
+pub(super) struct Watch {
+    server: Arc<Server>,
+    pub(super) store: Store,
+    progress: Arc<Progress>,
+    began: Instant,
+    /// The requests of the start, which are not repeated.
+    before: Usage,
+    /// The oldest change that is not committed waits since then.
+    waiting_ms: Option<u64>,
+    holds: bool,
+    /// Since when the store does not answer, if it was logged, and what the state was before.
+    away: Option<(Instant, State)>,
+    end_at: Option<Instant>,
+}
+
+impl Watch {
+    pub(super) fn new(server: Arc<Server>, store: Store, progress: Arc<Progress>) -> Self {
+        let before = store.counters().usage();
+        Self {
+            before,
+            server,
+            store,
+            progress,
+            began: Instant::now(),
+            waiting_ms: None,
+            holds: false,
+            away: None,
+            end_at: None,
+        }
+    }
+
+    pub(super) fn note_waiting(&mut self) {
+        self.waiting_ms.get_or_insert(now_ms());
+    }
+
+    /// Nothing that was taken waits. What came meanwhile is in the feed since the append began, at most.
+    pub(super) fn note_sent(&mut self, has_more: bool, began_ms: u64) {
+        self.waiting_ms = has_more.then_some(began_ms);
+    }
+
+    pub(super) fn is_based(&self) {
+        self.server.bucket.update(|figures| figures.state = State::Following);
+    }
+
+    /// Everything up to this position is committed.
+    pub(super) fn committed(&mut self, position: u64) {
+        if position > self.server.bucket.committed() {
+            self.server.bucket.note_committed(position);
+            self.server.tell_all(&Notice::Durable);
+        }
+    }
+
+    pub(super) fn failed(&self, error: &str) {
+        note_failure(&self.server, error);
+    }
+
+    /// Tells writers and INFO how it is, where so many bytes were taken and are not committed.
+    pub(super) fn look(&mut self, taken_bytes: u64) {
+        let server = Arc::clone(&self.server);
+        let settings = server.config.settings();
+        let trouble = self.progress.trouble();
+        server.bucket.note_waiting(self.waiting_ms, taken_bytes);
+        let (lag_bytes, lag_ms) =
+            (server.bucket.lag_bytes(&server.feed), server.bucket.lag_ms(now_ms()));
+        let is_base = server.bucket.update(|figures| figures.state == State::Base);
+        let is_late =
+            trouble.is_none() && !is_base && lag_ms > LAG_MS_MAX + 2 * settings.count(INTERVAL);
+        self.hold(is_late || lag_bytes > settings.bytes(LOG_MAX));
+        let usage = self.store.counters().usage().since(&self.before);
+        let elapsed = self.began.elapsed();
+        server.bucket.update(|figures| {
+            figures.puts = usage.puts + usage.lists;
+            figures.gets = usage.gets + usage.heads;
+            figures.failures = usage.failures;
+            (figures.bytes_up, figures.bytes_down) = (usage.bytes_up, usage.bytes_down);
+            figures.dollars_a_month = usage.dollars_a_month(elapsed.max(MEASURED_MIN));
+        });
+        self.tell_trouble(trouble.map(|trouble| trouble.error), settings.bytes(LOG_MAX));
+    }
+
+    /// Waits for what the owner puts, however long that takes, where so many bytes were taken and are not committed.
+    /// `None`: the end of the server has come, and did not get an answer in time.
+    pub(super) async fn watched<T>(
+        &mut self,
+        put: impl Future<Output = T>,
+        ending: &Ending,
+        taken_bytes: u64,
+    ) -> Option<T> {
+        let mut put = pin!(put);
+        loop {
+            match timeout(TICK, put.as_mut()).await {
+                Ok(outcome) => return Some(outcome),
+                Err(_) => self.look(taken_bytes),
+            }
+            if self.is_out_of_time(ending) {
+                return None;
+            }
+        }
+    }
+
+    /// Whether writers wait.
+    pub(super) fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// Has writers wait, or go on.
+    fn hold(&mut self, holds: bool) {
+        if std::mem::replace(&mut self.holds, holds) == holds {
+            return;
+        }
+        self.server.durability.hold_for_outside(holds);
+        if !holds {
+            self.server.tell_all(&Notice::Resume);
+        }
+    }
+
+    fn tell_trouble(&mut self, error: Option<String>, bytes_max: u64) {
+        let (server, url) = (&self.server, self.store.url());
+        match (error, self.away) {
+            (Some(error), None) => {
+                let before = server
+                    .bucket
+                    .update(|figures| std::mem::replace(&mut figures.state, State::Away));
+                self.away = Some((Instant::now(), before));
+                let until = match server.bucket.lease.clock() {
+                    Some(_) => "everything waits once the lease is over",
+                    None => "beyond that, writes wait",
+                };
+                server.log.warning(format_args!(
+                    "The bucket {url} does not take the log: {error}. Changes wait here, up to bucket-log-max \
+                     ({bytes_max} bytes); {until}. Check the network, the credentials and the rights of \
+                     this server in the bucket"
+                ));
+                self.failed(&error);
+            }
+            (Some(error), Some(_)) => self.failed(&error),
+            (None, Some((since, before))) => {
+                self.away = None;
+                server.bucket.update(|figures| figures.state = before);
+                let seconds = since.elapsed().as_secs();
+                server
+                    .log
+                    .notice(format_args!("The bucket takes the log again, after {seconds} s"));
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Whether the end was asked for.
+    pub(super) fn is_ending(&mut self, ending: &Ending) -> bool {
+        let is_asked = ending.is_asked.load(Ordering::Acquire);
+        if is_asked {
+            self.end_at.get_or_insert_with(|| Instant::now() + END_MAX);
+        }
+        is_asked
+    }
+
+    /// Whether it was asked for so long ago that nothing is waited for.
+    pub(super) fn is_out_of_time(&mut self, ending: &Ending) -> bool {
+        self.is_ending(ending) && self.end_at.is_some_and(|at| Instant::now() >= at)
+    }
+}
+
+pub(super) fn now_ms() -> u64 {
+    unix_ms().max(0).unsigned_abs()
+}
+
+/// Has INFO say what has failed last.
+pub(super) fn note_failure(server: &Server, error: &str) {
+    server.bucket.update(|figures| {
+        error.clone_into(&mut figures.last_error);
+        figures.last_error_ms = now_ms();
+    });
+}

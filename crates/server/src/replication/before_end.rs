@@ -1,0 +1,110 @@
+//! What a primary does for its replicas before it ends: it holds writes back, has nothing expire any more, and waits until
+//! they have everything, for `shutdown-timeout` seconds at most. So one that is promoted lacks nothing, and all continue
+//! without full copies when the server starts again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tierce_replication::link::Place;
+
+use super::quiet::{self, Question};
+use crate::clock::unix_ms;
+use crate::commands::replication::Replica;
+use crate::config::DirectiveId;
+use crate::server::Server;
+use crate::shutdown::{Course, Shutdown};
+
+/// How often it looks how far the replicas are.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What came of the waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// No replica is to be waited for.
+    None,
+    /// All have everything, or time is up. Nothing changes until [`resume_changes`].
+    Held,
+    /// A client has aborted the shutdown. Nothing changes either.
+    Aborted,
+}
+
+/// Waits for the replicas of a server that is to end for this reason.
+pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
+    const TIMEOUT: DirectiveId = DirectiveId::of("shutdown-timeout");
+    let timeout_seconds = server.config.settings().number(TIMEOUT);
+    let is_replica = server.role.following().is_some();
+    if reason.is_now() || timeout_seconds == 0 || is_replica || to_await(server).is_empty() {
+        return Outcome::None;
+    }
+    server.pause.hold();
+    server.log.notice("Waiting for replicas before shutting down");
+    let until_ms = unix_ms().saturating_add(timeout_seconds.saturating_mul(1000));
+    server.shutdown().await_replicas(Some(until_ms));
+    let outcome = wait(server, until_ms);
+    server.shutdown().await_replicas(None);
+    if outcome == Outcome::Held {
+        log_lags(server);
+    }
+    outcome
+}
+
+/// The server goes on: clients may write again, and keys expire.
+pub fn resume_changes(server: &Server) {
+    quiet::resume_expiry(server);
+    server.pause.let_go();
+}
+
+fn to_await(server: &Server) -> Vec<Arc<Replica>> {
+    let mut replicas = server.primary.replicas();
+    replicas.retain(|replica| replica.will_confirm());
+    replicas
+}
+
+fn wait(server: &Server, until_ms: i64) -> Outcome {
+    let course = |at_most| match server.shutdown().course(at_most) {
+        Course::Aborted => Some(Outcome::Aborted),
+        Course::Waits if unix_ms() < until_ms => None,
+        Course::Waits | Course::Ends => Some(Outcome::Held),
+    };
+    let is_over = || course(Duration::ZERO).is_some();
+    let is_quiet = quiet::await_writers(server, is_over)
+        && end_expiry(server)
+        && quiet::await_shards(server, is_over);
+    let mut question = Question::default();
+    loop {
+        if is_quiet && quiet::place(server).is_some_and(|place| all_are_level(server, place)) {
+            return Outcome::Held;
+        }
+        question.ask(server);
+        if let Some(outcome) = course(LOOK_EVERY) {
+            return outcome;
+        }
+    }
+}
+
+/// What has expired is in the stream then, and nothing expires any more. `false` if the server is a replica by now.
+fn end_expiry(server: &Server) -> bool {
+    server.keyspace.locks().expire_due(unix_ms());
+    quiet::end_expiry(server, || !server.role.is_replica())
+}
+
+fn all_are_level(server: &Server, place: Place) -> bool {
+    to_await(server).iter().all(|replica| quiet::is_level(replica, place))
+}
+
+fn log_lags(server: &Server) {
+    let end = server.primary.backlog.end();
+    let replicas = to_await(server);
+    let (level, behind): (Vec<_>, Vec<_>) =
+        replicas.iter().partition(|replica| replica.confirms() && replica.acknowledged() == end);
+    for replica in &behind {
+        let lag = end.saturating_sub(replica.acknowledged());
+        let (addr, silent) = (replica.address(), replica.silent_seconds(unix_ms()));
+        let state = replica.state();
+        server.log.warning(format_args!(
+            "The replica {addr} lacks {lag} bytes of the stream at the end; it was heard of {silent} s ago, state {state}"
+        ));
+    }
+    let (level, all) = (level.len(), replicas.len());
+    server.log.notice(format_args!("{level} of {all} replicas have everything when shutting down"));
+}

@@ -1,0 +1,98 @@
+//! Waits until all that was written before a pause is done, and until replicas have it.
+//!
+//! A pause alone does not end what has passed the gates before it, nor does a change of the role. Workers look at the gates once for each batch, so each
+//! is sent a notice, which it reads between two batches. Threads beside the workers look at them again with their shards
+//! locked, so each shard is locked once behind that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tierce_engine::feed::Reader;
+use tierce_replication::link::Place;
+
+use crate::commands::message::{Notice, Reported};
+use crate::commands::replication::Replica;
+use crate::server::Server;
+
+/// How long one step takes at most before the caller is asked whether it gives up.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Waits until nothing is under way of the writes of clients, which are held back or refused already. `false` if `gives_up`.
+#[must_use]
+pub fn await_writers(server: &Server, gives_up: impl Fn() -> bool) -> bool {
+    let reported = Arc::new(Reported::new(server.workers()));
+    server.tell_all(&Notice::Report(Arc::clone(&reported)));
+    while !reported.wait(STEP) {
+        if gives_up() {
+            return false;
+        }
+    }
+    await_shards(server, gives_up)
+}
+
+/// Waits until all shards have been unlocked once by those who hold them now. `false` if `gives_up`.
+#[must_use]
+pub fn await_shards(server: &Server, gives_up: impl Fn() -> bool) -> bool {
+    let mut locks = server.keyspace.impatient_long_locks(STEP);
+    let mut next = 0;
+    while let Err(busy) = locks.try_pass_shards(next) {
+        next = busy.shard;
+        if gives_up() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Nothing expires or is evicted from now on, if that is wanted of a server in its present role. Whether it is.
+pub fn end_expiry(server: &Server, is_wanted: impl FnOnce() -> bool) -> bool {
+    let _still = server.role.hold_still();
+    let is_wanted = is_wanted();
+    if is_wanted {
+        server.keyspace.set_following(true);
+    }
+    is_wanted
+}
+
+/// Keys expire again, unless another server decides about that.
+pub fn resume_expiry(server: &Server) {
+    let _still = server.role.hold_still();
+    server.keyspace.set_following(server.role.is_replica() || server.failover.is_on());
+}
+
+/// Where the stream is with all that was written so far; `None` while some of that is not in it yet.
+#[must_use]
+pub fn place(server: &Server) -> Option<Place> {
+    let primary = &server.primary;
+    let position = server.feed.position();
+    let offset = primary.confirmations.offset_of(position)?;
+    if primary.confirmations.is_asking() || !primary.is_active() {
+        return None;
+    }
+    // A question to the replicas may have followed it.
+    Some(Place { id: primary.identity().id, offset: primary.backlog.end().max(offset) })
+}
+
+/// Asks replicas how far they are. Each question makes the stream longer, so there is one for each change.
+#[derive(Default)]
+pub struct Question {
+    position: Option<u64>,
+}
+
+impl Question {
+    /// Asks unless nothing has changed since the last time.
+    pub fn ask(&mut self, server: &Server) {
+        let position = server.feed.position();
+        if self.position != Some(position) {
+            self.position = Some(position);
+            server.primary.confirmations.ask();
+            server.feed.call(Reader::Replicas);
+        }
+    }
+}
+
+/// Whether a replica has all of the stream.
+#[must_use]
+pub fn is_level(replica: &Replica, place: Place) -> bool {
+    replica.confirms() && replica.acknowledged() == place.offset
+}

@@ -1,0 +1,148 @@
+//! Connecting to a primary, without keeping the thread from ending or from following another one meanwhile: a name that
+//! does not resolve and a host that does not answer may take minutes.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect as begin, socket_with, sockopt};
+
+use super::LOOK_EVERY;
+use crate::commands::replication::role::Address;
+
+/// Connects to one of the addresses of a host, each of which gets so much time. `None` if the caller gives up, which is
+/// asked every [`LOOK_EVERY`].
+pub(super) fn connect(
+    address: &Address,
+    at_most: Duration,
+    gives_up: &dyn Fn() -> bool,
+) -> io::Result<Option<TcpStream>> {
+    let Some(addresses) = resolve(address, gives_up)? else { return Ok(None) };
+    let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match connect_to(address, at_most, gives_up) {
+            Err(error) => failed = error,
+            done => return done,
+        }
+    }
+    Err(failed)
+}
+
+/// Asks for the addresses of a name on a thread of its own. It is left behind if the caller gives up, and ends with the
+/// answer.
+fn resolve(address: &Address, gives_up: &dyn Fn() -> bool) -> io::Result<Option<Vec<SocketAddr>>> {
+    let (host, port) = (String::from_utf8_lossy(&address.host).into_owned(), address.port);
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(Some(vec![SocketAddr::new(ip, port)]));
+    }
+    let (answer, answered) = mpsc::channel();
+    let ask = move || {
+        let addresses = (&*host, port).to_socket_addrs().map(Iterator::collect);
+        // The caller may have given up.
+        let _ = answer.send(addresses);
+    };
+    thread::Builder::new().name("resolver".into()).spawn(ask)?;
+    loop {
+        match answered.recv_timeout(LOOK_EVERY) {
+            Ok(addresses) => return addresses.map(Some),
+            Err(RecvTimeoutError::Timeout) if gives_up() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the name could not be resolved"));
+            }
+        }
+    }
+}
+
+fn connect_to(
+    address: SocketAddr,
+    at_most: Duration,
+    gives_up: &dyn Fn() -> bool,
+) -> io::Result<Option<TcpStream>> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    let until = Instant::now() + at_most;
+    match begin(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            while !is_writable(&socket)? {
+                if gives_up() {
+                    return Ok(None);
+                }
+                if Instant::now() >= until {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(Some(stream))
+}
+
+/// Whether the connection is made, or has failed, within [`LOOK_EVERY`].
+fn is_writable(socket: &impl std::os::fd::AsFd) -> io::Result<bool> {
+    let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
+    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+    match poll(&mut polled, Some(&patience)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn address(host: &str, port: u16) -> Address {
+        Address { host: host.into(), port }
+    }
+
+    #[test]
+    fn a_name_or_an_address_is_connected_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost"] {
+            let stream = connect(&address(host, port), Duration::from_secs(60), &|| false);
+            assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap().port(), port);
+        }
+        drop(listener);
+        let refused = connect(&address("127.0.0.1", port), Duration::from_secs(60), &|| false);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn it_gives_up_a_host_that_does_not_answer() {
+        // A listener that accepts nothing, and whose queue is full.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let mut waiting = Vec::new();
+        let asked = Cell::new(0);
+        let gives_up = || asked.replace(asked.get() + 1) > 0;
+        loop {
+            match connect_to(address, Duration::from_secs(60), &gives_up).unwrap() {
+                Some(stream) => waiting.push(stream),
+                None => break,
+            }
+            asked.set(0);
+        }
+        assert_eq!(asked.get(), 2, "it is asked again and again");
+        let late = connect_to(address, Duration::ZERO, &|| false);
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,88 @@
+//! What the start of a server shows.
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::config::DirectiveId;
+use crate::listening;
+use crate::log::Colour;
+use crate::supervision;
+
+use super::Instance;
+
+/// A few lines on what runs where, with colours on a terminal. Scripts that start the server wait for the last one. They
+/// are plain text, unless the standard output has a log of JSON, of which collectors read each line.
+pub(super) fn announce(instance: &Instance) {
+    const LOG_FORMAT: DirectiveId = DirectiveId::of("log-format");
+    let Instance { server, startup, .. } = instance;
+    let title =
+        format!("Tierce {} ({}-bit), pid {}", crate::VERSION, usize::BITS, std::process::id());
+    let mut facts = facts(instance);
+    let (stdout, ready) = (io::stdout(), "Ready to accept connections");
+    let is_json = server.config.settings().word(LOG_FORMAT) == "json";
+    if startup.logfile.is_some() || is_json {
+        let lines = facts.iter().map(|(label, fact)| format!("{label:<14}{fact}"));
+        let lines = std::iter::once(title.clone()).chain(lines);
+        let ready = is_json.then(|| ready.to_owned()).filter(|_| startup.logfile.is_none());
+        lines.chain(ready).for_each(|line| server.log.notice(line));
+        if startup.logfile.is_none() {
+            return;
+        }
+    }
+    if stdout.is_terminal() {
+        let signal = match supervision::wants_background(&server.config.settings()) {
+            true => format!("kill {}", std::process::id()),
+            false => "Ctrl-C".to_owned(),
+        };
+        facts.push(("stop with", format!("{signal}, or the command SHUTDOWN")));
+    }
+    let paint = |text: &str, colour: Colour| colour.paint(text, &stdout);
+    let mut text = paint(&title, Colour::Bold) + "\n";
+    for (label, fact) in facts {
+        text += &format!("  {}{fact}\n", paint(&format!("{label:<14}"), Colour::Faint));
+    }
+    text += &paint(ready, Colour::Green);
+    text.push('\n');
+    // The service manager may not listen, and that is no reason to stop.
+    let _ = stdout.lock().write_all(text.as_bytes());
+}
+
+/// What an operator wants to know at the start, each with a label.
+fn facts(instance: &Instance) -> Vec<(&'static str, String)> {
+    const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
+    const MAXMEMORY: DirectiveId = DirectiveId::of("maxmemory");
+    const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
+    let Instance { server, startup, .. } = instance;
+    let settings = server.config.settings();
+    let mut facts = Vec::new();
+    for listener in server.listening.listeners() {
+        facts.push(("listening on", listening::describe(&listener)));
+    }
+    for address in instance.gateway.addresses() {
+        facts.push(("HTTP on", address.to_string()));
+    }
+    let (shards, databases) = (server.keyspace.shard_count(), server.keyspace.db_indices().count());
+    let workers = format!("{} ({shards} shards, {databases} databases)", server.workers());
+    facts.push(("workers", workers));
+    let dir = startup.dir.display();
+    facts.push((
+        "data",
+        match (server.durability.wal_handle(), settings.word(APPENDFSYNC)) {
+            (None, _) => format!("in memory only (appendonly is off), snapshots in {dir}"),
+            (_, "always") => format!("{dir}, on disk before each reply"),
+            (_, "no") => format!("{dir}, on disk when the kernel writes it (appendfsync no)"),
+            (_, "bucket") => format!("{dir}, in the bucket before each reply"),
+            (_, _) => format!("{dir}, on disk within a second (appendfsync everysec)"),
+        },
+    ));
+    facts.push((
+        "memory",
+        match settings.bytes(MAXMEMORY) {
+            0 => "no limit (maxmemory)".to_owned(),
+            bytes => format!("at most {} MB, then {}", bytes >> 20, settings.word(POLICY)),
+        },
+    ));
+    if let Some(path) = &startup.logfile {
+        facts.push(("log", path.display().to_string()));
+    }
+    facts
+}

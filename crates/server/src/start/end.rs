@@ -1,0 +1,134 @@
+//! The end of a server: data that are saved, replicas and a bucket that have everything, and the last replies.
+
+use tierce_keyspace::{DbIndex, StreamPlace};
+use tierce_replication::identity::ReplicationId;
+
+use crate::clients::PauseMode;
+use crate::commands::replication::role::Following;
+use crate::message::Notice;
+use crate::persistence::Cause;
+use crate::replication::{self, Outcome, await_replicas};
+use crate::server::Server;
+use crate::shutdown::Shutdown;
+
+use super::{DRAIN_MAX, Instance};
+
+impl Instance {
+    /// Serves until the server is ended, and then until the data are saved, if they are to be,
+    /// and the last replies are sent.
+    pub fn wait(self) {
+        let Self {
+            server,
+            runtime,
+            long_commands,
+            copies,
+            stream,
+            follower,
+            handover,
+            bucket,
+            gateway,
+            supervisor,
+            ..
+        } = self;
+        let log = &server.log;
+        let saves = serve_until_shutdown(&server);
+        supervisor.stopping(log);
+        gateway.end(DRAIN_MAX);
+        runtime.handle().drain(DRAIN_MAX);
+        // What has begun comes to its end, and into the log.
+        drop(handover);
+        drop(follower);
+        drop(long_commands);
+        runtime.join();
+        // Before the last snapshot, so that it is without them.
+        server.end_expiry();
+        let changes = server.keyspace.stats().changes;
+        drop(copies);
+        drop(stream);
+        // The last clones, so that Unix sockets leave no file behind.
+        server.listening.close();
+        let place = last_place(&server).filter(|_| server.keyspace.stats().changes == changes);
+        server.persistence.give_up();
+        server.persistence.set_last_place(place);
+        let is_told = place.is_some() && server.durability.wal_handle().is_none();
+        if saves && (server.unsaved_changes() > 0 || is_told) {
+            // Some requests were under way when the first snapshot began, which could not know the place either.
+            save_before_end(&server);
+        }
+        if let Some(place) = place {
+            server.end_at(place);
+        }
+        // Everything has happened, and the local log has it.
+        if let Some(bucket) = bucket {
+            bucket.finish();
+        }
+        server.close();
+        log.notice("All replies are sent, bye");
+    }
+}
+
+/// Serves until a shutdown is asked for, and can be: whether the data are saved.
+fn serve_until_shutdown(server: &Server) -> bool {
+    let log = &server.log;
+    loop {
+        let reason = server.wait_for_shutdown();
+        log.notice(match reason {
+            Shutdown::Command { .. } => "A client asked for shutdown",
+            Shutdown::Signal { .. } => "A signal asks for shutdown",
+            Shutdown::Owner => "The program asks for shutdown",
+            Shutdown::Deposed => "Another server owns the bucket: this one ends",
+            Shutdown::HandsOver => "FAILOVER: the bucket has everything, and this server ends",
+        });
+        // What they hold is needed for the last snapshot.
+        server.scripts.running.end_all();
+        let awaited = await_replicas(server, reason);
+        if awaited == Outcome::Aborted {
+            log.notice("The shutdown is aborted");
+            stay_up(server, awaited);
+            continue;
+        }
+        let saves = reason.saves(&server.config);
+        if !saves || save_before_end(server) || reason.is_forced() {
+            return saves;
+        }
+        log.warning("Error trying to save the DB, can't exit.");
+        stay_up(server, awaited);
+    }
+}
+
+/// How long writes may be held back while the last snapshot is written: longer than that takes.
+const LAST_SAVE_MS_MAX: i64 = 24 * 3600 * 1000;
+
+/// Takes a snapshot while writes are held back; `false` if that failed.
+fn save_before_end(server: &Server) -> bool {
+    let now_ms = crate::clock::unix_ms();
+    server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
+    server.primary.give_up_copy();
+    server.persistence.give_up();
+    server.log.notice("Saving the final RDB snapshot before exiting.");
+    let begun = server.begin_save(&mut server.keyspace.locks(), now_ms, Cause::Shutdown, None);
+    begun.is_ok_and(|save_id| server.persistence.wait(save_id).is_ok())
+}
+
+/// Goes on serving.
+fn stay_up(server: &Server, awaited: Outcome) {
+    server.shutdown().cancel();
+    server.scripts.running.go_on();
+    if awaited != Outcome::Aborted {
+        server.pause.end();
+    }
+    if awaited != Outcome::None {
+        replication::resume_changes(server);
+    }
+    server.tell_all(&Notice::Resume);
+    server.tell_all(&Notice::StaysUp);
+}
+
+/// Where the data are in a stream when nothing changes any more: in that of the primary, or in the server's own.
+fn last_place(server: &Server) -> Option<StreamPlace> {
+    let of = |id: ReplicationId, offset, db| StreamPlace { stream: *id.as_bytes(), offset, db };
+    match server.role.following() {
+        Some(Following { place, db, .. }) => place.map(|place| of(place.id, place.offset, db)),
+        None => server.primary.ended_at().map(|at| of(at.id, at.until, DbIndex::ZERO)),
+    }
+}

@@ -1,0 +1,329 @@
+//! From a configuration to a running server, and to its end.
+
+mod announce;
+mod checks;
+mod descriptors;
+mod end;
+mod handles;
+mod load;
+mod refusal;
+mod signals;
+mod watch;
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tierce_cask::ColdLimits;
+use tierce_cask::disk::{Disk, OsDisk};
+use tierce_gateway::Gateway;
+use tierce_net::Runtime;
+
+pub use self::checks::{check_access, is_open};
+pub use self::descriptors::descriptors_needed;
+pub use self::handles::{Shards, Stopper, SyncClock};
+pub use self::refusal::log_refusal;
+use crate::acl::FileError;
+use crate::bucket::{self, Bucket};
+use crate::commands::replication::role::Address;
+use crate::config::{Config, Loaded, Settings, Startup};
+use crate::engine::{OpenError, Opening};
+use crate::listening::{Listening, ListeningError};
+use crate::log::{Log, LogError};
+use crate::long_commands::LongCommands;
+use crate::pid_file::PidFile;
+use crate::replication::replica::Follower;
+use crate::replication::{Copies, Handover, Stream};
+use crate::server::{Message, Server};
+use crate::shutdown::Shutdown;
+use crate::supervision::{self, Supervisor};
+use crate::tls::{self, TlsError};
+use crate::transfer::FirstImportError;
+
+use self::announce::announce;
+use self::checks::{check_databases, check_own_files};
+use self::descriptors::fit_to_descriptors;
+use self::load::{Loops, OfRedis, Threads};
+use self::refusal::LogBeside;
+use self::signals::watch_signals;
+use self::watch::{https, prepare_loops};
+
+/// How long clients get to read the last replies when the server ends.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Something about encrypted connections.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Something about the addresses to listen on.
+    #[error("{}{}", .0, .0.next_step())]
+    Listening(#[from] ListeningError),
+    /// Where to speak HTTP.
+    #[error("{0}; http-port and bind say where")]
+    Http(#[from] tierce_gateway::ListenError),
+    /// The data.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A directive names a database that there is not.
+    #[error("{directive} {wanted}: there are only {there} databases")]
+    NoSuchDatabase {
+        /// The directive.
+        directive: &'static str,
+        /// What it says.
+        wanted: usize,
+        /// How many there are.
+        there: usize,
+    },
+    /// Directives name files that must not be the same.
+    #[error("{0}")]
+    Files(String),
+    /// The file to log into.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The users of the configuration, or of the file of users.
+    #[error(transparent)]
+    Users(#[from] FileError),
+    /// The names of commands.
+    #[error("{0}")]
+    Commands(String),
+    /// Data that Redis left.
+    #[error(transparent)]
+    FirstImport(#[from] FirstImportError),
+    /// Hardly any client could connect, or none.
+    #[error(
+        "could not start: the limit of open files is too low for any client; ulimit -n must be \
+             {needed} or more"
+    )]
+    Descriptors {
+        /// As many as one client needs.
+        needed: u64,
+    },
+    /// The log in a bucket.
+    #[error(transparent)]
+    Bucket(#[from] bucket::BucketError),
+    /// The system has no threads or descriptors to give.
+    #[error(
+        "could not start: {0}; the limits of processes and open files (ulimit -u, ulimit -n) may be too low"
+    )]
+    Io(#[from] io::Error),
+}
+
+/// How a server has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// As it was told.
+    AsTold,
+    /// Since another server owns the log in the bucket. Started again, it follows that one.
+    Succeeded,
+}
+
+/// Runs the server until it is ended: SHUTDOWN, SIGTERM or SIGINT, or another server that takes over. What is odd about the
+/// configuration, and why there can be no start, is written into the log, too, if that is a file.
+/// `on_ready` is called once, when clients are served. The `console` shows how the load goes.
+///
+/// # Errors
+/// When it cannot start; the message is one line that names the cause.
+pub fn run(
+    loaded: Loaded,
+    console: &mut dyn Console,
+    on_ready: impl FnOnce(),
+) -> Result<Ended, StartError> {
+    // What is no file for a log is not written to.
+    check_own_files(&loaded.settings)?;
+    let log = LogBeside::of(&loaded.settings);
+    log.write(&loaded.notes);
+    run_until_ended(loaded.settings, console, on_ready).inspect_err(|error| {
+        log.write(&[format!("The server cannot start: {error}")]);
+    })
+}
+
+/// What shows how far a load is.
+pub trait Console: Send {
+    /// So many bytes of `total` are loaded, as far as that is known. Called a few times a second.
+    fn loading(&mut self, done: u64, total: u64);
+    /// The load is over.
+    fn loaded(&mut self);
+}
+
+/// Shows nothing: the server of another program.
+struct NoConsole;
+
+impl Console for NoConsole {
+    fn loading(&mut self, _: u64, _: u64) {}
+    fn loaded(&mut self) {}
+}
+
+fn run_until_ended(
+    settings: Settings,
+    console: &mut dyn Console,
+    on_ready: impl FnOnce(),
+) -> Result<Ended, StartError> {
+    // Before any other thread is there, so that all threads leave the signals to this one.
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let started = Arc::new(OnceLock::new());
+    watch_signals(signals, &started, LogBeside::of(&settings));
+    let log_beside = LogBeside::of(&settings);
+    let (disk, spilled) = (Arc::new(OsDisk), ColdLimits::default());
+    let instance = match Instance::start_with(settings, disk, spilled, OfRedis::TakeOver, console) {
+        Err(StartError::Open(OpenError::GivenUp(_))) => {
+            log_beside.write(&["A client asks for shutdown before the data are loaded"]);
+            return Ok(Ended::AsTold);
+        }
+        started => started?,
+    };
+    let _ = started.set(Arc::clone(&instance.server));
+    let log = &instance.server.log;
+    supervision::warn_if_alone(&instance.server.config.settings(), log);
+    announce(&instance);
+    instance.supervisor.ready(log);
+    on_ready();
+    let server = Arc::clone(&instance.server);
+    instance.wait();
+    let is_succeeded = server.shutdown().reason().is_some_and(Shutdown::leaves_bucket);
+    Ok(if is_succeeded { Ended::Succeeded } else { Ended::AsTold })
+}
+
+/// A running server.
+pub struct Instance {
+    server: Arc<Server>,
+    runtime: Runtime<Message>,
+    long_commands: LongCommands,
+    /// Speaks HTTP, if that is wanted.
+    gateway: Arc<Gateway>,
+    /// Begins full copies for replicas.
+    copies: Copies,
+    stream: Stream,
+    follower: Follower,
+    handover: Handover,
+    /// Writes the log in a bucket, if there is one.
+    bucket: Option<Bucket>,
+    /// Carries out saves.
+    startup: Startup,
+    supervisor: Supervisor,
+    /// Removed when the server has ended.
+    _pid_file: Option<PidFile>,
+}
+
+impl Instance {
+    /// Starts to serve, on threads of its own.
+    ///
+    /// # Errors
+    /// When it cannot start; the message is one line that names the cause.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let (disk, spilled) = (Arc::new(OsDisk), ColdLimits::default());
+        Self::start_with(settings, disk, spilled, OfRedis::TakeOver, &mut NoConsole)
+    }
+
+    /// The same with the log on another disk than that of the operating system: for tests of what
+    /// a disk may do. Snapshots do not go there, and files of Redis do not come from there.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    #[doc(hidden)]
+    pub fn start_on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
+        Self::start_limited(settings, disk, ColdLimits::default())
+    }
+
+    /// The same with other limits for what is spilled at once: for tests of what happens at them.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    #[doc(hidden)]
+    pub fn start_limited(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        spilled: ColdLimits,
+    ) -> Result<Self, StartError> {
+        Self::start_with(settings, disk, spilled, OfRedis::Leave, &mut NoConsole)
+    }
+
+    fn start_with(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        spilled: ColdLimits,
+        of_redis: OfRedis,
+        console: &mut dyn Console,
+    ) -> Result<Self, StartError> {
+        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let startup = settings.startup(cores);
+        check_own_files(&settings)?;
+        let commands = check_access(&settings)?;
+        let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
+        log.set_format(settings.log_format());
+        let supervisor = Supervisor::of(&settings);
+        let config = Arc::new(Config::new(settings));
+        check_databases(&startup)?;
+        let tls = tls::load(&config.settings())?;
+        tls::outgoing(&config.settings())?;
+        let listening = Listening::start(&startup)?;
+        // Before the data are loaded: it tells that they are.
+        let gateway = Arc::new(Gateway::new(Arc::clone(&config)));
+        gateway.listen(&config.settings(), https(&config.settings(), tls.as_ref()))?;
+        fit_to_descriptors(&config, startup.threads.get(), &log)?;
+        let opening = Opening::begin(Arc::clone(&config), &startup, &disk, log, spilled)?;
+        let (engine, workers) = (Arc::clone(opening.engine()), startup.threads.get());
+        let server = Arc::new(Server::new(engine, commands, workers, listening));
+        server.load_users()?;
+        if let Some((host, port)) = config.settings().primary() {
+            let primary = Address { host: host.to_vec(), port };
+            server.follow(Some(primary), crate::clock::unix_ms());
+        }
+        let runtime = prepare_loops(&server, workers, tls)?;
+        let (loops, long_commands) = Loops::begin(server, gateway, runtime)?;
+        let pid_file = write_pid_file(&loops.server, &startup);
+        let Threads { copies, stream, follower, bucket } =
+            loops.load(opening, of_redis, console)?;
+        let handover = Handover::start(&loops.server)?;
+        let (server, runtime, gateway) = loops.into_parts();
+        Ok(Self {
+            server,
+            runtime,
+            long_commands,
+            gateway,
+            copies,
+            stream,
+            follower,
+            handover,
+            bucket,
+            startup,
+            supervisor,
+            _pid_file: pid_file,
+        })
+    }
+
+    /// Ends the server from anywhere.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.server))
+    }
+
+    /// Moves the time on by which it is decided whether a sync takes too long: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn sync_clock(&self) -> SyncClock {
+        SyncClock(Arc::clone(&self.server))
+    }
+
+    /// Holds shards for long, as a long command does: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shards(&self) -> Shards {
+        Shards(Arc::clone(&self.server))
+    }
+}
+
+/// A file that cannot be written is no reason not to serve.
+fn write_pid_file(server: &Server, startup: &Startup) -> Option<PidFile> {
+    let path = startup.pidfile.as_deref()?;
+    let written = PidFile::write(path);
+    let complain = |error: &io::Error| {
+        server.log.warning(format_args!("could not write pidfile {}: {error}", path.display()));
+    };
+    written.inspect_err(complain).ok()
+}

@@ -1,0 +1,59 @@
+//! What signals do.
+
+use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
+
+use signal_hook::consts::{SIGHUP, SIGINT};
+use signal_hook::iterator::Signals;
+
+use crate::config::DirectiveId;
+use crate::log::Log;
+use crate::server::Server;
+use crate::shutdown::Shutdown;
+
+use super::refusal::LogBeside;
+
+/// SIGHUP opens the file of the log again. The first of the other signals ends the server gracefully, a second one at
+/// once. Until it has `started` there is nothing to save or to reply, and loading may take long: it ends as if it were
+/// killed.
+pub(super) fn watch_signals(
+    mut signals: Signals,
+    started: &Arc<OnceLock<Arc<Server>>>,
+    log_beside: LogBeside,
+) {
+    let started = Arc::clone(started);
+    let watch = move || {
+        const SIGINT_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigint");
+        const SIGTERM_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigterm");
+        let mut ends = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                started.get().inspect(|server| reopen_log(&server.log));
+                continue;
+            }
+            let Some(server) = started.get() else {
+                let text = "A signal ends the start";
+                log_beside.write(&[text]);
+                let _ = writeln!(io::stderr(), "tierce: {text}");
+                std::process::exit(0);
+            };
+            // One that was aborted, or could not save, does not count.
+            if std::mem::replace(&mut ends, true) && server.shutdown().is_asked() {
+                server.log.warning("A second signal: ending without sending the last replies");
+                std::process::exit(1);
+            }
+            let directive = if signal == SIGINT { SIGINT_MEANS } else { SIGTERM_MEANS };
+            let reason = Shutdown::on_signal(&server.config.settings(), directive);
+            server.request_shutdown(reason);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).expect("a thread at start-up");
+}
+
+fn reopen_log(log: &Log) {
+    match log.reopen() {
+        Ok(()) if log.is_file() => log.notice("SIGHUP: the log was opened again"),
+        Ok(()) => {}
+        Err(error) => log.warning(format_args!("SIGHUP: {error}; the log stays where it was")),
+    }
+}
