@@ -46,7 +46,7 @@ pub struct BenchArgs {
     #[arg(short, long, group = "output")]
     pub(crate) quiet: bool,
     /// Command to send instead of the tests
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub(crate) command: Vec<String>,
 
     /// Print help
@@ -364,6 +364,14 @@ mod tests {
         let args = parse("-P 4 zadd z -5 __key__ --json").unwrap();
         assert_eq!(args.command, ["zadd", "z", "-5", "__key__", "--json"]);
         assert!(!args.json);
+    }
+
+    #[test]
+    fn a_mistyped_option_is_no_command() {
+        for line in ["--typo", "-P 4 --typo get k", "--requets=5 -t get", "-Z"] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument, "{line}: {error}");
+        }
     }
 
     #[test]

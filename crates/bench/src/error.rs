@@ -12,7 +12,9 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// No connection could be made.
-    #[error("cannot connect to {address}: {source}")]
+    #[error(
+        "cannot connect to {address}: {source}; start a server there, or name another with -h, -p or -s"
+    )]
     Connect {
         /// Where to.
         address: String,
@@ -38,7 +40,7 @@ pub enum Error {
         said: Option<String>,
     },
     /// The server sent what is no reply.
-    #[error("the server does not speak RESP: {0}")]
+    #[error("the server does not speak RESP: {0}; --protocol and --tls name others")]
     Protocol(ReplyError),
     /// The same for the protocols of memcached.
     #[error("the server does not speak this protocol of memcached")]
@@ -47,7 +49,7 @@ pub enum Error {
     #[error("the server does not speak the protocol of PedroKV")]
     NotPedroKv,
     /// The server answers, but its data are not there yet.
-    #[error("the server is loading its data")]
+    #[error("the server is loading its data; try again when that is done")]
     Loading,
     /// The server sent more replies than it got requests.
     #[error("the server sent {replies} replies too many")]

@@ -79,7 +79,7 @@ pub(crate) fn measure(
         engine.run(Goal::Time(time), &mut |_, _| ())?;
     }
     let before = server.map(read_costs).transpose()?;
-    let bar = progress.bar(&workload.title, goal);
+    let mut bar = progress.bar(&workload.title, goal);
     let tally = engine.run(goal, &mut |done, elapsed| bar.update(done, elapsed))?;
     drop(bar);
     let server = match (server, before) {

@@ -1,8 +1,8 @@
-//! Progress bars on standard error, only if that is a terminal.
+//! The progress of a phase, by requests or by time.
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tierce_progress::{Display, Unit};
 
 use crate::engine::Goal;
 
@@ -13,50 +13,37 @@ pub(crate) enum Progress {
     Hidden,
 }
 
-/// The bar of one phase. It disappears when it is dropped.
+/// The progress of one phase.
 #[derive(Debug)]
 pub(crate) struct Bar {
-    bar: ProgressBar,
+    shown: tierce_progress::Progress,
     goal: Goal,
 }
 
 impl Progress {
     pub(crate) fn bar(self, title: &str, goal: Goal) -> Bar {
-        let length = match goal {
-            Goal::Requests(count) => count,
-            Goal::Time(time) => time.as_millis() as u64,
+        let display = match self {
+            Self::Shown => Display::Shown,
+            Self::Hidden => Display::Hidden,
         };
-        // Standard error is drawn on only if it is a terminal; indicatif sees to that.
-        let target = match self {
-            Self::Shown => ProgressDrawTarget::stderr(),
-            Self::Hidden => ProgressDrawTarget::hidden(),
+        let unit = match goal {
+            Goal::Requests(_) => Unit::Requests,
+            Goal::Time(_) => Unit::Milliseconds,
         };
-        let bar = ProgressBar::with_draw_target(Some(length), target);
-        let style = ProgressStyle::with_template("{prefix:12} {wide_bar} {percent:>3} % {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style);
-        bar.set_prefix(title.to_owned());
-        Bar { bar, goal }
+        Bar { shown: tierce_progress::Progress::new(title, unit, display), goal }
     }
 }
 
 impl Bar {
     /// Shows that `requests` were sent in `elapsed`.
-    pub(crate) fn update(&self, requests: u64, elapsed: Duration) {
-        if self.bar.is_hidden() {
-            return;
+    pub(crate) fn update(&mut self, requests: u64, elapsed: Duration) {
+        match self.goal {
+            Goal::Requests(count) => self.shown.update(requests.min(count), count),
+            Goal::Time(time) => {
+                let rate = || format!("{:.0}/s", requests as f64 / elapsed.as_secs_f64().max(1e-3));
+                let all = time.as_millis() as u64;
+                self.shown.update_with((elapsed.as_millis() as u64).min(all), all, rate);
+            }
         }
-        self.bar.set_position(match self.goal {
-            Goal::Requests(count) => requests.min(count),
-            Goal::Time(_) => elapsed.as_millis() as u64,
-        });
-        let rate = requests as f64 / elapsed.as_secs_f64().max(1e-3);
-        self.bar.set_message(format!("{rate:.0}/s"));
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }

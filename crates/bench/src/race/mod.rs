@@ -108,7 +108,7 @@ impl<'a> Race<'a> {
             self.measure_disk()?;
         }
         if self.has(Step::Recovery) {
-            let bar = self.progress.bar("recovery", Goal::Requests(self.args.kills.into()));
+            let mut bar = self.progress.bar("recovery", Goal::Requests(self.args.kills.into()));
             let start = std::time::Instant::now();
             let tell = |kills: u32| bar.update(kills.into(), start.elapsed());
             self.report.recovery = Some(recovery::run(&self.report.plan, tell)?);
@@ -149,7 +149,7 @@ impl<'a> Race<'a> {
         // Before the store is there, this writes what earlier steps have left to be written.
         let dir = if phase == Phase::Write { plan.dir.clone() } else { plan.store() };
         self.report.page_cache = Some(cache::empty(self.args.drop_caches, &dir)?);
-        let bar = self.progress.bar(phase.name(), Goal::Requests(phase.operations(plan)));
+        let mut bar = self.progress.bar(phase.name(), Goal::Requests(phase.operations(plan)));
         let mut samples = Vec::new();
         let outcome: Outcome = child::run(plan, phase, |sample: Sample| {
             bar.update(sample.done, std::time::Duration::from_secs_f64(sample.seconds));
