@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tierce_client::resp::{Login, Pipeline, SyncClient, Value};
 use tierce_client::{Address, Config, Error};
+use tierce_progress::{Display, Progress, Unit};
 
-use crate::shown::{Shown, Unit};
 use crate::upkeep::print;
 
 /// Keys for which SCAN is asked at a time; each costs a round trip with three commands a key.
@@ -40,7 +40,7 @@ pub struct InspectArgs {
     /// Seconds to collect hot keys for
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Collect of one command in so many
+    /// Collect every N-th command only
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sample: u32,
     /// Database whose keys are looked at, for --big
@@ -97,13 +97,32 @@ impl std::fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// What a user can do about it, as the end of a message.
+    fn next_step(&self) -> &'static str {
+        let Self::Client(error) = self else { return "" };
+        match error {
+            Error::Unreachable(_) => "; -h, -p or -s say where it is",
+            Error::Refused(_) => "; -a and --user say who asks",
+            Error::Server(text) if text.starts_with("NOAUTH") => "; -a gives the password",
+            Error::Server(text) if text.starts_with("ERR unknown command") => {
+                "; the server is too old for --hot, and --big works"
+            }
+            Error::Server(text) if text.starts_with("LOADING") => {
+                "; try again when its data are loaded"
+            }
+            _ => "",
+        }
+    }
+}
+
 impl InspectArgs {
     /// Inspects and tells.
     pub fn run(&self) -> ExitCode {
         match self.inspect() {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
-                eprintln!("tierce inspect: {failure}");
+                eprintln!("tierce inspect: {failure}{}", failure.next_step());
                 ExitCode::from(2)
             }
         }
@@ -137,7 +156,7 @@ impl InspectArgs {
     }
 
     fn find_big(&self, client: &mut SyncClient) -> Result<Big, Failure> {
-        let mut shown = Shown::new("scan", Unit::Keys, self.quiet);
+        let mut shown = Progress::new("scan", Unit::Keys, Display::unless(self.quiet));
         let total = match client.query(&["DBSIZE"])? {
             Value::Int(total) => total.max(0) as u64,
             _ => return Err(Failure::Unexpected("DBSIZE")),
@@ -165,11 +184,11 @@ impl InspectArgs {
                 if is_active { Failure::IsActive } else { Failure::Client(error) }
             },
         )?;
-        let mut shown = Shown::new("collect", Unit::Seconds, self.quiet);
+        let mut shown = Progress::new("collect", Unit::Milliseconds, Display::unless(self.quiet));
         let (begun, all) = (Instant::now(), Duration::from_secs(self.seconds.into()));
         while let Some(left) = all.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
             thread::sleep(left.min(Duration::from_millis(200)));
-            shown.update(begun.elapsed().as_secs(), self.seconds.into());
+            shown.update(begun.elapsed().as_millis() as u64, all.as_millis() as u64);
         }
         drop(shown);
         // It may have ended by itself.
@@ -292,12 +311,26 @@ impl Big {
             );
             for (what, list) in [("bytes of memory", by_bytes), (unit, by_length)] {
                 for (figure, key) in list {
-                    let _ = writeln!(text, "  {figure:>12} {what:<15} {}", key.escape_ascii());
+                    let _ = writeln!(text, "  {figure:>12} {what:<15} {}", shown(key));
                 }
             }
         }
         text
     }
+}
+
+/// A key is cut to this many characters, so that a line of a list stays a line.
+const KEY_CHARS_MAX: usize = 80;
+
+/// A key for people: escaped, and cut in the middle if it is long, since keys differ at their ends.
+fn shown(key: &[u8]) -> String {
+    let escaped = key.escape_ascii().to_string();
+    if escaped.len() <= KEY_CHARS_MAX {
+        return escaped;
+    }
+    let half = KEY_CHARS_MAX / 2;
+    let (head, tail) = (&escaped[..half], &escaped[escaped.len() - half..]);
+    format!("{head}...{tail} ({} bytes)", key.len())
 }
 
 /// Keeps the largest figures, in descending order. SCAN may return a key twice.
@@ -340,7 +373,7 @@ fn hot_report(reply: &Value) -> Option<String> {
         let Some(Value::Array(list)) = field(name) else { continue };
         for pair in list.chunks_exact(2) {
             let [Value::Bulk(key), Value::Int(figure)] = pair else { return None };
-            let _ = writeln!(text, "  {figure:>12} {unit:<16} {}", key.escape_ascii());
+            let _ = writeln!(text, "  {figure:>12} {unit:<16} {}", shown(key));
         }
     }
     Some(text)
@@ -359,6 +392,16 @@ mod tests {
         }
         let expected = [(9, b"i".to_vec()), (9, b"j".to_vec()), (5, b"e".to_vec())];
         assert_eq!(list, expected);
+    }
+
+    #[test]
+    fn long_keys_are_cut_in_the_middle() {
+        assert_eq!(shown(b"user:1\n\xff"), "user:1\\n\\xff");
+        assert_eq!(shown(&[b'a'; 80]), "a".repeat(80));
+        let long = [&[b'a'; 500][..], &[b'z'; 40]].concat();
+        let expected = format!("{}...{} (540 bytes)", "a".repeat(40), "z".repeat(40));
+        assert_eq!(shown(&long), expected);
+        assert!(shown(&[0; 4096]).len() < 120);
     }
 
     #[test]

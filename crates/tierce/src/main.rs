@@ -2,9 +2,16 @@
 
 mod allocator;
 mod background;
+#[cfg(feature = "bucket")]
+mod bucket;
+mod completions;
+mod console;
+mod doctor;
+mod in_use;
 mod inspect;
+mod man;
 mod secrets;
-mod shown;
+mod tools;
 mod transfer;
 mod upkeep;
 
@@ -14,25 +21,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use background::{Background, Side};
-use clap::{Args, Parser};
-use tierce_config::{ConfigError, Invocation, Loaded, Severity, Sources, Tool};
+use tierce_config::{ConfigError, Invocation, Loaded, Severity, Sources};
+use tierce_engine::log::Colour;
+use tierce_server::Ended;
+
+use tools::{TOOLS, parse};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
-
-/// What `tierce NAME` runs instead of the server.
-const TOOLS: [Tool; 7] = [
-    Tool { name: "bench", about: "Measure a server under load, or compare two." },
-    Tool { name: "race", about: "Measure the storage engine against the disk it is on." },
-    Tool { name: "check", about: "Verify every record on disk." },
-    Tool { name: "repair", about: "Copy what is intact in a damaged store to a new one." },
-    Tool {
-        name: "import",
-        about: "Import data from Redis, or lines of JSON, into a data directory.",
-    },
-    Tool { name: "export", about: "Export a data directory for Redis, or as lines of JSON." },
-    Tool { name: "inspect", about: "Show the big and the hot keys of a running server." },
-];
 
 fn main() -> ExitCode {
     allocator::configure();
@@ -42,7 +38,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             for line in error.to_string().lines() {
-                eprintln!("tierce: {line}");
+                eprintln!("tierce: {}", Colour::Red.paint(line, &io::stderr()));
             }
             ExitCode::FAILURE
         }
@@ -50,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, Box<dyn Error>> {
-    match tierce_config::parse(std::env::args_os().skip(1), std::env::vars_os(), &TOOLS)? {
+    match tierce_config::parse(std::env::args_os().skip(1), std::env::vars_os(), TOOLS)? {
         Invocation::Serve(sources) => {
             secrets::hide(&sources);
             return serve(&sources);
@@ -77,26 +73,19 @@ fn run_tool(name: &str, args: Vec<OsString>) -> Result<ExitCode, Box<dyn Error>>
         "export" => return Ok(parse::<transfer::ExportArgs>(name, args).run()),
         "inspect" => return Ok(parse::<inspect::InspectArgs>(name, args).run()),
         "repair" => return Ok(parse::<upkeep::RepairArgs>(name, args).run()),
+        "doctor" => return Ok(parse::<doctor::DoctorArgs>(name, args).run()),
+        #[cfg(feature = "bucket")]
+        "bucket" => return Ok(parse::<bucket::BucketArgs>(name, args).run()),
+        "man" => return Ok(parse::<man::ManArgs>(name, args).run()?),
+        "completions" => parse::<completions::CompletionsArgs>(name, args).run(),
         _ => tierce_bench::run(parse(name, args))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-// The command line of a tool, whose help is that of its arguments: so this is no doc comment.
-#[derive(Parser)]
-struct CommandLine<A: Args> {
-    #[command(flatten)]
-    args: A,
-}
-
-/// Parses what follows the name of a tool, or prints help or what is wrong, and ends the program.
-fn parse<A: Args>(tool: &str, args: Vec<OsString>) -> A {
-    let name = OsString::from(format!("tierce {tool}"));
-    CommandLine::parse_from(std::iter::once(name).chain(args)).args
-}
-
 fn serve(sources: &Sources) -> Result<ExitCode, Box<dyn Error>> {
     let loaded = load(sources).inspect_err(tierce_server::log_refusal)?;
+    in_use::await_end_of_use(&loaded.settings.dir());
     let mut background = None;
     if tierce_server::wants_background(&loaded.settings) {
         match background::detach()? {
@@ -105,19 +94,23 @@ fn serve(sources: &Sources) -> Result<ExitCode, Box<dyn Error>> {
         }
     }
     tierce_engine::memory::on_purge(allocator::collect);
-    tierce_server::run(loaded, || background.map_or((), Background::ready))?;
-    Ok(ExitCode::SUCCESS)
+    let ready = || background.map_or((), Background::ready);
+    Ok(match tierce_server::run(loaded, &mut console::Console::new(), ready)? {
+        Ended::AsTold => ExitCode::SUCCESS,
+        // Then a supervisor starts it again.
+        Ended::Succeeded => ExitCode::FAILURE,
+    })
 }
 
 /// Reads the configuration and tells the user what is odd about it.
 fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let loaded = sources.load(&mut io::stdin())?;
     for note in &loaded.notes {
-        let label = match note.severity() {
-            Severity::Warning => "warning",
-            Severity::Notice => "note",
+        let (label, colour) = match note.severity() {
+            Severity::Warning => ("warning", Colour::Yellow),
+            Severity::Notice => ("note", Colour::Bold),
         };
-        eprintln!("tierce: {label}: {note}");
+        eprintln!("tierce: {}: {note}", colour.paint(label, &io::stderr()));
     }
     Ok(loaded)
 }

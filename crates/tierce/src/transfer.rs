@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use tierce_progress::{Display, Unit};
 use tierce_server::transfer::{
     self, ExportFormat, ExportOptions, Exported, ImportMode, ImportOptions, Imported, Progress,
     Stage, TransferError, Unfit,
 };
 
-use crate::shown::{Shown, Unit};
+use crate::in_use::await_end_of_use;
 use crate::upkeep::{count, print};
 
 /// Import data from Redis, or lines of JSON, into a data directory.
@@ -106,6 +107,7 @@ impl ImportArgs {
             unfit: if self.skip_unsupported { Unfit::LeaveOut } else { Unfit::Refuse },
             accepts_cut_off: true,
         };
+        await_end_of_use(&self.dir);
         let mut stages = Stages::new(self.quiet);
         let result = transfer::import(&options, |progress| stages.update(progress));
         drop(stages);
@@ -132,6 +134,7 @@ impl ExportArgs {
             },
             databases: self.databases.get(),
         };
+        await_end_of_use(&self.dir);
         let mut stages = Stages::new(self.quiet);
         let result = transfer::export(&options, |progress| stages.update(progress));
         drop(stages);
@@ -192,7 +195,7 @@ fn passed_over(text: &mut String, counts: &BTreeMap<impl std::fmt::Display, u64>
 /// Progress of one stage after the other.
 struct Stages {
     quiet: bool,
-    stage: Option<(Stage, Shown)>,
+    stage: Option<(Stage, tierce_progress::Progress)>,
 }
 
 impl Stages {
@@ -209,7 +212,10 @@ impl Stages {
                 Stage::WritingLog => ("write", Unit::Bytes),
                 Stage::Writing => ("write", Unit::Keys),
             };
-            self.stage = Some((stage, Shown::new(what, unit, self.quiet)));
+            self.stage = Some((
+                stage,
+                tierce_progress::Progress::new(what, unit, Display::unless(self.quiet)),
+            ));
         }
         if let Some((_, shown)) = &mut self.stage {
             shown.update(done, total);

@@ -12,8 +12,10 @@ use std::process::ExitCode;
 use clap::Args;
 use tierce_cask::{CheckReport, ColdCheckReport, Error, RepairReport};
 use tierce_engine::inspection::{self, Contents, Start};
+use tierce_engine::next_step;
+use tierce_progress::{Display, Progress, Unit};
 
-use crate::shown::{Shown, Unit};
+use crate::in_use::await_end_of_use;
 
 /// Verify a data directory, a log or a store, which must not be open.
 ///
@@ -47,7 +49,7 @@ pub struct CheckArgs {
 ///
 /// Every record that checks out is copied; the damaged store is not touched and must not be open.
 /// Where a record is lost, an older one of its key may come back if it had not been compacted away.
-/// What was passed over is told.
+/// Says what was passed over.
 ///
 /// Exit code 0: everything was saved. 1: the new store is good and something was passed over. 2: there
 /// is no new store, because a store is in use, there is nothing to save or a store in INTO already,
@@ -85,9 +87,13 @@ impl CheckArgs {
     pub fn run(&self) -> ExitCode {
         if self.dir.exists() && !self.dir.is_dir() {
             // Nothing is opened: a pipe without a writer would never end.
-            eprintln!("tierce check: {} is no directory", self.dir.display());
+            eprintln!(
+                "tierce check: {} is no directory; name that of the data",
+                self.dir.display()
+            );
             return Verdict::Impossible.into();
         }
+        await_end_of_use(&self.dir);
         if self.dir.file_name().is_some_and(|name| name == SPILLED) && self.dir.is_dir() {
             return self.check_spilled(&self.dir).into();
         }
@@ -186,7 +192,7 @@ impl CheckArgs {
 
     /// Checks a store, and tells.
     fn check_store(&self, dir: &Path) -> Verdict {
-        let mut shown = Shown::new("check", Unit::Bytes, self.quiet);
+        let mut shown = Progress::new("check", Unit::Bytes, Display::unless(self.quiet));
         let result =
             tierce_cask::check(dir, |progress| shown.update(progress.done, progress.total));
         drop(shown);
@@ -201,7 +207,8 @@ impl CheckArgs {
 
     /// Checks the files of spilled values, and tells.
     fn check_spilled(&self, dir: &Path) -> Verdict {
-        let mut shown = Shown::new("check spilled values", Unit::Bytes, self.quiet);
+        let mut shown =
+            Progress::new("check spilled values", Unit::Bytes, Display::unless(self.quiet));
         let result = tierce_cask::check_cold(dir, |progress| {
             shown.update(progress.done, progress.total);
         });
@@ -225,7 +232,8 @@ const MANIFEST: &str = "MANIFEST";
 impl RepairArgs {
     /// Repairs and tells.
     pub fn run(&self) -> ExitCode {
-        let mut shown = Shown::new("repair", Unit::Bytes, self.quiet);
+        await_end_of_use(&self.dir);
+        let mut shown = Progress::new("repair", Unit::Bytes, Display::unless(self.quiet));
         let result = tierce_cask::repair(&self.dir, &self.into, |progress| {
             shown.update(progress.done, progress.total);
         });
@@ -255,7 +263,7 @@ impl RepairArgs {
 }
 
 fn impossible(tool: &str, error: &Error) -> Verdict {
-    eprintln!("tierce {tool}: {error}");
+    eprintln!("tierce {tool}: {error}{}", next_step::of_store(error));
     Verdict::Impossible
 }
 

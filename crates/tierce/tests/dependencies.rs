@@ -21,11 +21,26 @@ const LICENCES: [&str; 8] =
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Crates of which there are several versions, and why that is tolerated.
-const SEVERAL_VERSIONS: [(&str, &[&str], &str); 6] = [
+const SEVERAL_VERSIONS: [(&str, &[&str], &str); 10] = [
+    (
+        "block-buffer",
+        &["0.10.4", "0.12.1"],
+        "pkcs8 is of the generation before; object_store's md-5 of the next",
+    ),
     (
         "cpufeatures",
         &["0.2.17", "0.3.1"],
         "pkcs8 is of the generation before; proptest's rand of the next",
+    ),
+    (
+        "crypto-common",
+        &["0.1.7", "0.2.2"],
+        "pkcs8 is of the generation before; object_store's md-5 of the next",
+    ),
+    (
+        "digest",
+        &["0.10.7", "0.11.3"],
+        "pkcs8 is of the generation before; object_store's md-5 of the next",
     ),
     (
         "getrandom",
@@ -35,22 +50,27 @@ const SEVERAL_VERSIONS: [(&str, &[&str], &str); 6] = [
     (
         "lock_api",
         &["0.4.14", "0.5.0"],
-        "prometheus still has the parking_lot before, for the registry that is not used",
+        "prometheus and object_store still have the parking_lot before",
     ),
     (
         "parking_lot",
         &["0.12.5", "0.13.0"],
-        "prometheus still has the parking_lot before, for the registry that is not used",
+        "prometheus and object_store still have the parking_lot before",
     ),
     (
         "parking_lot_core",
         &["0.9.12", "0.10.0"],
-        "prometheus still has the parking_lot before, for the registry that is not used",
+        "prometheus and object_store still have the parking_lot before",
     ),
     (
         "rand_core",
         &["0.6.4", "0.10.1"],
         "pkcs8 names it in its interface; proptest's rand has the new one",
+    ),
+    (
+        "syn",
+        &["2.0.119", "3.0.9"],
+        "macros that run while building: some have taken the new parser, some not yet",
     ),
 ];
 
@@ -89,6 +109,21 @@ fn packages() -> Vec<Value> {
     let Value::Array(packages) = metadata["packages"].take() else { panic!("no packages") };
     assert!(packages.len() > 50, "only {} packages were found", packages.len());
     packages
+}
+
+/// The crates that the program is built from, with or without the features that are on by default.
+fn built_from(features: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["tree", "--locked", "--offline", "--package", "tierce", "--edges", "no-dev"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .args(features)
+        .current_dir(root())
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).expect("text");
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
 fn text<'a>(package: &'a Value, field: &str) -> &'a str {
@@ -289,4 +324,36 @@ fn the_workspace_names_no_dependency_that_no_crate_uses() {
     let unused: Vec<_> =
         named.filter(|name| !is_ours(name) && !direct.contains_key(*name)).collect();
     assert_eq!(unused, [""; 0]);
+}
+
+#[test]
+fn a_program_without_the_bucket_has_none_of_its_crates() {
+    let (with, without) = (built_from(&[]), built_from(&["--no-default-features"]));
+    let clients = [
+        "tierce-bucket",
+        "object_store",
+        "reqwest",
+        "hyper-rustls",
+        "h2",
+        "quick-xml",
+        "zstd-sys",
+        "url",
+    ];
+    for client in clients {
+        assert!(with.contains(client), "{client} is not needed any more");
+        assert!(!without.contains(client), "{client} is built without the bucket");
+    }
+    // What both need is the server's: that there is less of it shows that the feature has not become part of it.
+    assert!(without.is_subset(&with));
+    let manifest = fs::read_to_string(root().join("crates/bucket/Cargo.toml")).expect("a manifest");
+    let (_, needs) = manifest.split_once("[dependencies]\n").expect("the table");
+    let needs = needs.split("\n[").next().expect("a table").lines();
+    let needs = needs.filter_map(|line| line.split([' ', '.', '=']).next());
+    let needs: BTreeSet<_> =
+        needs.filter(|name| !name.is_empty() && !name.starts_with('#')).collect();
+    assert!(needs.len() > 5, "{needs:?}");
+    let shared: Vec<_> = needs.into_iter().filter(|name| without.contains(*name)).collect();
+    let server =
+        ["bytes", "crc32c", "futures-util", "ring", "rustix", "rustls", "thiserror", "tokio"];
+    assert_eq!(shared, server, "what the bucket needs and the server has without it");
 }

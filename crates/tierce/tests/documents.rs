@@ -1,5 +1,5 @@
 //! What the documents name exists: the files and headings they link to, the paths in their text, and the
-//! directives they tell users to set.
+//! directives they tell users to set. Their commands are run by `scripts/guides`, or say why they are not.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -156,6 +156,61 @@ fn directives_exist() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What is written behind the opening fence of each block.
+fn kinds_of_blocks(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2).collect()
+}
+
+/// What is wrong with the first line of a block: its commands have to be run, or there is a reason of a few words that
+/// names nothing which does not exist.
+fn commands_without_a_check(kind: &str) -> Option<String> {
+    let Some(reason) = kind.strip_prefix("sh not run: ") else {
+        let wrong = kind.starts_with("sh ") || ["bash", "shell"].contains(&kind);
+        return wrong.then(|| format!("`{kind}` is neither `sh` nor `sh not run: reason`"));
+    };
+    if reason.split(' ').count() < 2 {
+        return Some(format!("`{kind}` has no reason"));
+    }
+    let mut named = reason.split([' ', ';', ',']);
+    let lost = named.find(|word| {
+        FOLDERS.iter().any(|folder| word.starts_with(folder)) && !root().join(word).exists()
+    });
+    lost.map(|word| format!("`{kind}` names {word}, which does not exist"))
+}
+
+#[test]
+fn commands_of_readme_and_docs_are_run_or_say_why_not() {
+    let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
+    assert!(ci.lines().any(|line| line == "scripts/guides"), "CI runs the commands");
+    let (docs, readme) = (root().join("docs"), root().join("README.md"));
+    let (mut run, mut wrong) = (0, Vec::new());
+    for path in documents().into_iter().filter(|path| path.starts_with(&docs) || *path == readme) {
+        let text = fs::read_to_string(&path).unwrap();
+        for kind in kinds_of_blocks(&text) {
+            run += usize::from(kind == "sh");
+            let problem = commands_without_a_check(kind);
+            wrong.extend(problem.map(|problem| format!("{}: {problem}", path.display())));
+        }
+    }
+    assert!(run > 30, "only {run} blocks are run");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_contents_of_docs_name_every_page() {
+    let contents = fs::read_to_string(root().join("docs/README.md")).unwrap();
+    let named: BTreeSet<&str> = links(&contents).into_iter().collect();
+    let docs = root().join("docs");
+    let pages = ["", "guides"].map(|folder| fs::read_dir(docs.join(folder)).unwrap());
+    let pages = pages.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let lost: Vec<_> = pages
+        .map(|path| path.strip_prefix(&docs).unwrap().display().to_string())
+        .filter(|page| page != "README.md" && !named.contains(&**page))
+        .collect();
+    assert!(lost.is_empty(), "docs/README.md does not link to {lost:?}");
+}
+
 #[test]
 fn what_does_not_exist_is_found() {
     let here = root().join("README.md");
@@ -166,4 +221,10 @@ fn what_does_not_exist_is_found() {
     assert_eq!(named_directives("`CONFIG SET maxmemry 1`"), ["maxmemry"]);
     assert_eq!(named_directives("tierce --prt 7 # --not-this"), ["prt"]);
     assert!(named_directives("tierce bench --rounds 3").is_empty());
+    assert_eq!(kinds_of_blocks("```sh\nls\n```\n\n   ```text\n   ```\n"), ["sh", "text"]);
+    assert_eq!(commands_without_a_check("sh"), None);
+    assert_eq!(commands_without_a_check("sh not run: measures for minutes"), None);
+    for wrong in ["bash", "sh ignore", "sh not run: later", "sh not run: see tests/nowhere.rs"] {
+        assert!(commands_without_a_check(wrong).is_some(), "{wrong}");
+    }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const CRATES: &[(&str, &[&str])] = &[
     ("dash", &[]),
     ("cask", &[]),
+    ("bucket", &[]),
     ("wire", &[]),
     ("output", &[]),
     ("net", &["output"]),
@@ -21,6 +22,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("keyspace", &["cask", "collections", "dash"]),
     ("config", &["keyspace", "wire"]),
     ("engine", &["cask", "collections", "config", "keyspace", "rdb", "wire"]),
+    ("bucket", &[]),
     ("replication", &["collections", "config", "keyspace", "rdb", "wire"]),
     (
         "commands",
@@ -41,6 +43,7 @@ const CRATES: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "bucket",
             "cask",
             "collections",
             "commands",
@@ -55,8 +58,9 @@ const CRATES: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("bench", &["cask", "client", "wire"]),
-    ("tierce", &["bench", "cask", "client", "config", "engine", "server"]),
+    ("progress", &[]),
+    ("bench", &["cask", "client", "progress", "wire"]),
+    ("tierce", &["bench", "bucket", "cask", "client", "config", "engine", "progress", "server"]),
 ];
 
 /// The modules of a crate, from the lowest to the highest.
@@ -68,11 +72,22 @@ struct Modules {
 }
 
 const MODULES: &[Modules] = &[
+    Modules { of: "bucket", names: BUCKET, upward: &[] },
     Modules { of: "config", names: CONFIG, upward: &[] },
     Modules { of: "engine", names: ENGINE, upward: &[] },
     // A type that contains itself: a context has a kernel, which has the table, which holds functions of a context.
     Modules { of: "commands", names: COMMANDS, upward: &[("command", "execute")] },
     Modules { of: "server", names: SERVER, upward: &[] },
+];
+
+#[rustfmt::skip]
+const BUCKET: &[&str] = &[
+    "fields", "env", "lease", "counters", "rules", "error",
+    // The store, and what an object holds.
+    "aws_files", "location", "store", "probe", "record", "append", "body", "payload", "chain",
+    // The log, its owner, what keeps it short, reading it, and who takes over.
+    "group", "owner", "snapshot", "pin", "prune", "span", "restore", "history", "follower",
+    "simulation", "lib",
 ];
 
 #[rustfmt::skip]
@@ -91,7 +106,7 @@ const CONFIG: &[&str] = &[
 #[rustfmt::skip]
 const ENGINE: &[&str] = &[
     // What all parts need.
-    "clock", "random", "log", "latency", "encoding_limits", "library", "loading",
+    "clock", "utc", "random", "next_step", "log", "latency", "encoding_limits", "library", "loading",
     // The parts, and the whole.
     "memory", "eviction", "durability", "feed", "persistence", "spill",
     "engine", "inspection", "lib",
@@ -102,9 +117,9 @@ const COMMANDS: &[&str] = &[
     // What needs nothing.
     "process", "metrics",
     // Replies, and who gets them.
-    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys",
+    "error", "reply", "message", "replica_level", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
     // The kernel, and how it executes.
-    "kernel", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "plan", "gates",
+    "kernel", "redirect", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "roles", "plan", "gates",
     "run", "commands", "lib",
 ];
 
@@ -113,8 +128,8 @@ const SERVER: &[&str] = &[
     // What faces the operator.
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
-    "session", "suspend", "turn", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
-    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
+    "session", "suspend", "turn", "fetcher", "held", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
+    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "bucket", "no_bucket", "start", "fuzzing", "lib",
 ];
 
 /// A file of a crate, by its path inside of `src`, and its text.

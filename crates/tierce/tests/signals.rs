@@ -137,8 +137,10 @@ fn a_port_in_use_is_one_line_and_exit_code_1() {
         .output()
         .expect("the program");
     assert_eq!(output.status.code(), Some(1));
-    let expected =
-        format!("tierce: could not listen on 127.0.0.1:{port}: address already in use\n");
+    let expected = format!(
+        "tierce: could not listen on 127.0.0.1:{port}: address already in use; stop what listens there (sudo ss -ltnp \
+         names it), or choose another one\n"
+    );
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
 }
 

@@ -1,8 +1,9 @@
 //! `tierce check` and `tierce repair` from outside: what they say, and their exit codes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tierce_cask::{Db, IndexKind, Options};
 use tierce_harness::TempDir;
@@ -129,11 +130,7 @@ fn what_cannot_be_checked_is_said_in_one_line() {
         assert_eq!((code, told.as_str()), (2, ""), "{name} {paths:?}: {error}");
         assert!(error.contains(reason) && error.lines().count() == 1, "{error}");
     };
-    let db = Db::open(&store, options()).expect("a store");
-    refused("check", &[&store], "is in use by another process");
-    refused("repair", &[&store, &into], "is in use by another process");
-    db.close().expect("closed");
-    refused("check", &[&empty], "holds no store");
+    refused("check", &[&empty], "holds no store; name the directory");
     refused("check", &[&scratch.path().join("nowhere")], "holds no store");
     refused("repair", &[&empty, &into], "holds no store");
     refused("repair", &[&store, &store], "");
@@ -143,4 +140,45 @@ fn what_cannot_be_checked_is_said_in_one_line() {
     assert_eq!(fs::read_dir(&empty).expect("a directory").count(), 0, "checking leaves nothing");
     assert!(!into.exists(), "a refused repair leaves nothing");
     assert_eq!(tool("check", &[]).status.code(), Some(2));
+}
+
+/// What a tool says first about a store that is in use.
+const WAITS: &str = " is in use by another process; waiting up to 5 s for its end\n";
+
+#[test]
+fn a_store_that_stays_in_use_is_refused() {
+    let scratch = TempDir::new();
+    let store = scratch.path().join("store");
+    make(&store);
+    let db = Db::open(&store, options()).expect("a store");
+    let (code, told, error) = run("check", &[&store]);
+    assert_eq!((code, told.as_str()), (2, ""), "{error}");
+    let refusal = error.strip_prefix(&format!("tierce: {}{WAITS}", store.display())).expect(&error);
+    assert!(refusal.contains("is in use by another process; stop the server or"), "{error}");
+    assert_eq!(refusal.lines().count(), 1, "{error}");
+    db.close().expect("closed");
+}
+
+#[test]
+fn tools_wait_for_the_end_of_a_server_that_leaves_its_store() {
+    let scratch = TempDir::new();
+    let (store, into) = (scratch.path().join("store"), scratch.path().join("into"));
+    make(&store);
+    for (name, paths) in [("check", vec![&store]), ("repair", vec![&store, &into])] {
+        let db = Db::open(&store, options()).expect("a store");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tierce"))
+            .arg(name)
+            .args(paths)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        errors.read_line(&mut line).expect("a line");
+        assert!(line.ends_with(WAITS), "{line}");
+        db.close().expect("closed");
+        let output = child.wait_with_output().expect("the program");
+        assert_eq!(output.status.code(), Some(0), "{name}");
+    }
 }

@@ -1,0 +1,30 @@
+//! How far the load at the start is: a bar, if a terminal is there to show it. The log has lines in any case.
+
+use std::io::IsTerminal;
+
+use tierce_progress::{Display, Progress, Unit};
+
+/// What shows it.
+pub struct Console {
+    display: Display,
+    progress: Option<Progress>,
+}
+
+impl Console {
+    /// Shows nothing until there is something to load.
+    pub fn new() -> Self {
+        let display = Display::unless(!std::io::stderr().is_terminal());
+        Self { display, progress: None }
+    }
+}
+
+impl tierce_server::Console for Console {
+    fn loading(&mut self, done: u64, total: u64) {
+        let new = || Progress::new("loading", Unit::Bytes, self.display);
+        self.progress.get_or_insert_with(new).update(done, total);
+    }
+
+    fn loaded(&mut self) {
+        self.progress = None;
+    }
+}
