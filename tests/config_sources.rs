@@ -91,12 +91,17 @@ fn help_and_version() {
         assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""), "{argument}");
         assert!(outcome.output.starts_with("tierce ") || argument == "--help-directives");
     }
-    for tool in ["bench", "race", "check", "repair", "import", "export"] {
+    let tools = [
+        "bench", "race", "check", "repair", "import", "export", "inspect", "doctor", "bucket",
+        "man",
+    ];
+    for tool in tools.into_iter().chain(["completions"]) {
         let outcome = bare().argument(tool).argument("--help").run();
         assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""), "{tool}");
         let usage = format!("Usage: tierce {tool} ");
         assert!(outcome.output.contains(&usage), "{outcome:?}");
         assert!(!outcome.output.contains("command line of"), "{outcome:?}");
+        assert!(outcome.output.contains(&format!("Example:\n  tierce {tool} ")), "{outcome:?}");
     }
     check_refused(&bare().argument("nosuchtool").argument("--help").run(), "no such tool");
     check_refused(
@@ -106,6 +111,7 @@ fn help_and_version() {
     let help = bare().argument("--help").run().output;
     assert!(help.contains("Usage:") && help.contains("port"), "{help}");
     assert!(help.lines().all(|line| line.len() <= 80), "{help}");
+    assert!(help.lines().count() < 24, "more than a screen with its prompt: {help}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-use tierce_harness::{Both, Connection, Launch, free_port, wait_until};
+use tierce_harness::{Both, Connection, Launch, TempDir, free_port, wait_until};
 
 use crate::launch;
 
@@ -90,6 +90,27 @@ fn commands_are_json_paths_pipelines_and_transactions() {
     let refused = request("POST /multi-exec", LOCAL, br#"[["INCR","n"],["NOSUCH"]]"#);
     check_error(&http, &refused, 400, "EXECABORT Transaction discarded because of: ERR unknown");
     http.server.connect().check("GET n", "\"1\"");
+}
+
+#[test]
+fn transactions_and_events_need_no_names_of_commands() {
+    let dir = TempDir::new();
+    let names = "rename-command EXEC \"\"\nrename-command MULTI begin\nrename-command AUTH \"\"\n";
+    let http = with(launch().file(dir.write("a.conf", names)));
+    let transaction = br#"[["SET","k","1"],["INCR","k"]]"#;
+    let expected = r#"[{"result":"OK"},{"result":2}]"#;
+    check(&http, "POST /multi-exec", "", transaction, (200, expected));
+    http.server.connect().check("CONFIG SET requirepass secret", "+OK");
+    let mut stream = http.connect();
+    let head = format!("{LOCAL}Accept: text/event-stream\r\nAuthorization: Bearer secret\r\n");
+    stream.write_all(&request("POST /subscribe/news", &head, b"[]")).expect("sent");
+    let mut seen = String::new();
+    let mut part = [0; 4096];
+    while !seen.contains("data: subscribe,news,1\n\n") {
+        let count = stream.read(&mut part).expect("more");
+        assert!(count > 0, "the end: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&part[..count]));
+    }
 }
 
 #[test]

@@ -370,6 +370,45 @@ fn lines_of_json_keep_everything() {
 }
 
 #[test]
+fn code_that_does_not_compile_and_streams_that_cannot_be_are_refused() {
+    let scratch = TempDir::new();
+    let (source, dir) = (scratch.path().join("lines.jsonl"), scratch.path().join("data"));
+    let stream =
+        |element: &str| format!("{{\"type\":\"stream\",\"key\":\"s\",\"value\":[{element}]}}");
+    for (line, expected) in [
+        (
+            r##"{"type":"script","name":"n","source":"return ("}"##.to_owned(),
+            "line 3: ERR Error compiling script",
+        ),
+        (
+            r##"{"type":"function","source":"#!lua name=lib\nredis.register_function('f', 5)"}"##
+                .to_owned(),
+            "line 3: ERR ",
+        ),
+        (
+            r##"{"type":"function","source":"#!lua name=lib\nreturn 1"}"##.to_owned(),
+            "No functions registered",
+        ),
+        (
+            stream(r#"{"state":{"last_id":"0-0","max_deleted_id":"0-0","entries_added":5}}"#),
+            "line 3: 5 entries were added, and the last ID is 0-0",
+        ),
+        (stream(r#"{"entry":{"id":"1-1","fields":[]}}"#), "line 3: the entry 1-1 has no fields"),
+        (stream(r#"{"entry":{"id":"0-0","fields":["a","b"]}}"#), "line 3: there is no entry 0-0"),
+    ] {
+        let file = format!(
+            "{{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}}\n\
+             {{\"type\":\"string\",\"key\":\"a\",\"value\":\"1\"}}\n{line}\n{{\"type\":\"end\"}}\n"
+        );
+        fs::write(&source, file).expect("a file");
+        let (code, said) = run(&["import", text(&source), "--dir", text(&dir)]);
+        assert_eq!(code, 2, "{line}: {said}");
+        assert!(said.contains(expected), "{line}: {said}");
+        assert!(!dir.exists(), "{line}");
+    }
+}
+
+#[test]
 fn a_wrong_line_of_json_is_named_and_nothing_is_imported() {
     let scratch = TempDir::new();
     let (source, dir) = (scratch.path().join("lines.jsonl"), scratch.path().join("data"));

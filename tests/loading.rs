@@ -248,6 +248,8 @@ fn settings_that_the_load_goes_by_stay_and_others_count_behind_it() {
     let held = Held::new(From::Log);
     let server = held.held().start_loading();
     let mut c = server.connect();
+    // It is so already, and will be when the log is loaded.
+    c.check("CONFIG SET appendonly yes", "+OK");
     for line in ["CONFIG SET appendonly no", "CONFIG SET maxmemory-policy allkeys-lru"] {
         let refused = c.ask(line).to_string();
         assert!(refused.contains("the data are being loaded"), "{refused}");

@@ -93,10 +93,19 @@ mod metrics;
 mod overload;
 
 // The process.
+mod bucket;
+mod bucket_lease;
+mod bucket_restart;
+mod bucket_takeover;
+mod failover;
 mod loading;
+mod redirections;
 mod released_formats;
+mod replication_chain;
+mod replication_durability;
 mod replication_primary;
 mod replication_replica;
+mod replication_roles;
 mod replication_stream;
 mod settings_at_their_limits;
 mod shutdown;
@@ -104,6 +113,7 @@ mod snapshots;
 mod snapshots_of_large_collections;
 mod spill;
 mod unix_socket_and_ipv6;
+mod upgrading;
 
 // Scripts.
 mod scripts;

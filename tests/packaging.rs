@@ -69,3 +69,76 @@ fn the_container_sets_directives_that_there_are() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
+
+/// What `scripts/release` and `docs/installing.md` run to make the files beside the program.
+#[test]
+fn man_pages_and_completions_are_made_by_the_program() {
+    let dir = TempDir::new();
+    let made = Command::new(program()).args(["man", "--into"]).arg(dir.path()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for (path, content) in [
+        ("man1/tierce.1", ".SH SIGNALS"),
+        ("man1/tierce-doctor.1", "tierce doctor /etc/tierce/tierce.conf"),
+        ("man5/tierce.conf.5", "appendfsync"),
+    ] {
+        let text = fs::read_to_string(dir.path().join(path)).unwrap();
+        assert!(text.contains(content), "{path}: {text}");
+    }
+    let page = Command::new(program()).args(["man", "check"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&page.stdout).contains("tierce\\-check"));
+    let missing = Command::new(program()).args(["man", "nosuch"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = Command::new(program()).args(["completions", shell]).output().unwrap();
+        let script = String::from_utf8(script.stdout).unwrap();
+        for word in ["maxmemory-policy", "doctor", "--format"] {
+            let word = if shell == "fish" { word.trim_start_matches("--") } else { word };
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn the_doctor_takes_what_the_server_takes() {
+    let run = |args: &[&str]| {
+        let output = Command::new(program()).arg("doctor").args(args).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let dir = TempDir::new();
+    let file =
+        dir.write("a.conf", &format!("dir {}\nbind *\nprotected-mode no\n", dir.path().display()));
+    let (code, said) = run(&[file.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("is open to other machines at * without a password"), "{said}");
+    let (_, said) = run(&[file.to_str().unwrap(), "--requirepass", "secret"]);
+    assert!(!said.contains("without a password"), "{said}");
+    for (args, expected) in [
+        (&["--prot", "1"][..], "did you mean --port?"),
+        (&["/no/such.conf"], "cannot read /no/such.conf"),
+        (&["--port", "many"], "port"),
+    ] {
+        let (code, said) = run(args);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.starts_with("tierce doctor: ") && said.contains(expected), "{said}");
+    }
+}
+
+/// The server goes on, and its log is not touched.
+#[test]
+fn the_doctor_leaves_a_running_server_alone() {
+    let dir = TempDir::new();
+    let server = crate::launch()
+        .with("dir", &dir.path().display().to_string())
+        .with("appendonly", "yes")
+        .start();
+    server.connect().check("SET k v", "+OK");
+    let doctor =
+        || Command::new(program()).args(["doctor", "--dir"]).arg(dir.path()).output().unwrap();
+    let said = String::from_utf8(doctor().stdout).unwrap();
+    assert!(said.contains("a server uses the data directory"), "{said}");
+    server.connect().check("GET k", "\"v\"");
+    drop(server);
+    let said = String::from_utf8(doctor().stdout).unwrap();
+    assert!(said.contains("syncs a second"), "{said}");
+}

@@ -10,7 +10,7 @@
 //!     cargo test -p tierce --test program -- --ignored released_formats::freeze_this_version
 //! ```
 
-mod contents;
+pub(crate) mod contents;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use tierce_harness::{Both, Connection, Launch, Server, TempDir, freeze, thaw, wa
 use crate::launch;
 use contents::{fill, listing};
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures");
+pub(crate) const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures");
 
 /// A data directory of a released version.
 struct Kind {

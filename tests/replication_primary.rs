@@ -131,7 +131,7 @@ fn what_cannot_be_served_is_refused() {
     c.check("REPLCONF listening-port", "-ERR syntax error");
     c.check("REPLCONF listening-port 70000", "-ERR value is out of range");
     c.check("REPLCONF something else", "-ERR Unrecognized REPLCONF option: something");
-    let refused = c.ask("REPLCONF rdb-filter-only functions").to_string();
+    let refused = c.ask("REPLCONF rdb-filter-only keys").to_string();
     assert!(refused.starts_with("-ERR"), "{refused}");
     c.check("PING", "+PONG");
 }
@@ -157,4 +157,21 @@ fn one_that_never_reads_keeps_no_writer_waiting() {
         c.ask("CLIENT LIST TYPE replica").text().is_empty()
     });
     c.check(&format!("GET write:{writes}"), "\"x\"");
+}
+
+#[test]
+fn a_connection_with_the_stream_executes_nothing_else() {
+    let server = primary();
+    let mut c = server.connect();
+    c.check("SET k v", "+OK");
+    for command in ["SET k w", "DEL k", "MULTI", "EVAL 1 0", "SUBSCRIBE news", "FLUSHALL"] {
+        let mut replica = server.connect();
+        replica.check("REPLCONF capa eof", "+OK");
+        replica.send("PSYNC ? -1\r\n");
+        line(&mut replica);
+        copy(&mut replica);
+        replica.send(format!("{command}\r\n"));
+        replica.expect_closed();
+    }
+    c.check("GET k", r#""v""#);
 }

@@ -11,18 +11,23 @@ use crate::pedrokv::{PUT, request};
 use crate::replication_primary::{copy, line, primary};
 
 /// A replica that has got its copy.
-struct Replica {
-    connection: Connection,
-    id: String,
+pub(crate) struct Replica {
+    pub(crate) connection: Connection,
+    pub(crate) id: String,
     /// The bytes of the stream that it knows.
-    offset: u64,
+    pub(crate) offset: u64,
 }
 
 impl Replica {
     /// Connects, and takes a full copy.
-    fn new(server: &Server) -> Self {
+    pub(crate) fn new(server: &Server) -> Self {
+        Self::listening(server, 6380)
+    }
+
+    /// The same of one that says that it listens on a port.
+    pub(crate) fn listening(server: &Server, port: u16) -> Self {
         let mut connection = server.connect();
-        connection.check("REPLCONF listening-port 6380", "+OK");
+        connection.check(&format!("REPLCONF listening-port {port}"), "+OK");
         connection.check("REPLCONF capa eof capa psync2", "+OK");
         connection.send("PSYNC ? -1\r\n");
         let told = line(&mut connection);
@@ -36,19 +41,26 @@ impl Replica {
     }
 
     /// Connects again, and asks for the rest. What the primary says to that.
-    fn come_back(&mut self, server: &Server) -> String {
+    pub(crate) fn come_back(&mut self, server: &Server) -> String {
         self.connection = server.connect();
         self.connection.check("REPLCONF capa eof capa psync2", "+OK");
         self.connection.send(format!("PSYNC {} {}\r\n", self.id, self.offset + 1));
         line(&mut self.connection)
     }
 
-    fn acknowledge(&mut self) {
+    /// The same of one that could not take a full copy.
+    fn come_back_plainly(&mut self, server: &Server) -> String {
+        self.connection = server.connect();
+        self.connection.send(format!("PSYNC {} {}\r\n", self.id, self.offset + 1));
+        line(&mut self.connection)
+    }
+
+    pub(crate) fn acknowledge(&mut self) {
         self.connection.send(format!("REPLCONF ACK {}\r\n", self.offset));
     }
 
     /// The next command, in words. One that asks is answered.
-    fn command(&mut self) -> String {
+    pub(crate) fn command(&mut self) -> String {
         let bytes = self.connection.reply_bytes();
         self.offset += bytes.len() as u64;
         let (reply, _) = Reply::decode(&bytes).expect("a command");
@@ -57,7 +69,7 @@ impl Replica {
     }
 
     /// The commands up to this one.
-    fn commands_until(&mut self, last: &str) -> Vec<String> {
+    pub(crate) fn commands_until(&mut self, last: &str) -> Vec<String> {
         let mut commands = Vec::new();
         while commands.last().is_none_or(|command| command != last) {
             commands.push(self.command());
@@ -67,7 +79,7 @@ impl Replica {
 }
 
 /// The value of a line of `INFO replication`.
-fn info(c: &mut Connection, name: &str) -> String {
+pub(crate) fn info(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO everything").text().to_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
@@ -225,7 +237,7 @@ fn waitaof_counts_what_replicas_have_on_disk() {
     let mut replica = Replica::new(&server);
     c.check("SET a 1", "+OK");
     c.send("WAITAOF 1 1 0\r\n");
-    replica.commands_until("REPLCONF GETACK *");
+    replica.commands_until("REPLCONF GETACK LOGGED");
     replica.acknowledge();
     assert!(c.is_silent_for(Duration::from_millis(20)), "it is not on the replica's disk");
     replica.connection.send(format!("REPLCONF ACK {0} FACK {0}\r\n", replica.offset));
@@ -327,7 +339,7 @@ fn without_replicas_the_stream_ends_after_its_time() {
 }
 
 /// Writes to one of several keys `K`, with a number `N`.
-const WRITES: &[&str] = &[
+pub(crate) const WRITES: &[&str] = &[
     "SET s:K N",
     "SET s:K N EX 1000",
     "APPEND s:K N",
@@ -364,7 +376,7 @@ const WRITES: &[&str] = &[
 ];
 
 /// All keys with their values and deadlines. Sets and hashes have no order.
-fn contents(c: &mut Connection) -> BTreeMap<String, (Vec<Vec<u8>>, i64)> {
+pub(crate) fn contents(c: &mut Connection) -> BTreeMap<String, (Vec<Vec<u8>>, i64)> {
     let keys = c.ask("KEYS *");
     let value = |c: &mut Connection, key: &str| {
         let value = match c.ask(&format!("TYPE {key}")).text() {
@@ -387,7 +399,7 @@ fn contents(c: &mut Connection) -> BTreeMap<String, (Vec<Vec<u8>>, i64)> {
 
 /// Fails for the first key that differs.
 #[track_caller]
-fn assert_same(one: &mut Connection, other: &mut Connection) {
+pub(crate) fn assert_same(one: &mut Connection, other: &mut Connection) {
     let (one, other) = (contents(one), contents(other));
     assert!(!one.is_empty());
     for (key, value) in &one {
@@ -449,4 +461,19 @@ fn two_servers_have_the_same_contents_after_random_writes() {
         let received = bytes(&mut r, "total_net_repl_input_bytes");
         assert!(sent > 10_000 && received > 10_000, "{sent} {received}");
     }
+}
+
+#[test]
+fn the_rest_of_the_stream_needs_no_word_on_full_copies() {
+    let server = primary();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    c.check("SET k v", "+OK");
+    replica.commands_until("SET k v");
+    c.check("SET k w", "+OK");
+    assert_eq!(replica.come_back_plainly(&server), "+CONTINUE");
+    replica.commands_until("SET k w");
+    replica.offset += 1_000_000;
+    let refused = replica.come_back_plainly(&server);
+    assert!(refused.contains("REPLCONF capa eof"), "{refused}");
 }

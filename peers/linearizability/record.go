@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +62,23 @@ type result struct {
 	at    int64
 }
 
+// empty removes all data. While a server loads its own, it refuses that.
+func empty(control *Connection) error {
+	for {
+		reply, err := control.ask([]string{"FLUSHALL"})
+		if err != nil {
+			return err
+		}
+		refusal, refused := reply.(error)
+		if !refused {
+			return nil
+		}
+		if !strings.HasPrefix(refusal.Error(), "LOADING") {
+			return refusal
+		}
+	}
+}
+
 // record runs all clients, and returns what they have seen.
 func record(address string, seed int64, clients, calls int) ([]porcupine.Operation, error) {
 	control, err := connect(address)
@@ -68,7 +86,7 @@ func record(address string, seed int64, clients, calls int) ([]porcupine.Operati
 		return nil, err
 	}
 	defer control.socket.Close()
-	if _, err := control.ask([]string{"FLUSHALL"}); err != nil {
+	if err := empty(control); err != nil {
 		return nil, err
 	}
 	recorder := &Recorder{begun: time.Now()}

@@ -144,7 +144,7 @@ fn change(c: &mut Connection) {
 
 /// All keys of all databases with type, deadline and value, in order, a line each; long lines as a digest
 /// that changes when anything in them does.
-pub(super) fn listing(c: &mut Connection) -> String {
+pub(crate) fn listing(c: &mut Connection) -> String {
     let mut text = String::new();
     for db in 0..16 {
         c.check(&format!("SELECT {db}"), "+OK");

@@ -93,3 +93,14 @@ pub const VALUE_LEN_MAX: usize = 512 << 20;
 pub const WAL_RECORD_LEN_MAX: usize = VALUE_LEN_MAX + (1 << 20);
 /// Longest batch in bytes, as encoded.
 pub const BATCH_LEN_MAX: usize = 1 << 30;
+
+/// The examples of the documents compile, and that of the guide does what it says.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../README.md")]
+    struct OfTheCrate;
+    #[doc = include_str!("../../../docs/guides/embed-the-engine.md")]
+    struct Guide;
+}

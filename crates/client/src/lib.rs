@@ -59,3 +59,12 @@ pub use error::Error;
 pub use reply::Reply;
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError, TlsOptions, TlsSession};
+
+/// The examples of the documents compile.
+#[cfg(all(doctest, feature = "tls"))]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/client.md")]
+    struct Guide;
+}

@@ -1,0 +1,403 @@
+//! An owner of a log in a bucket that another server may succeed (`bucket-takeover yes`): what it answers is true.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tierce_harness::{Connection, Launch, PATIENCE, Server, TempDir, free_port, wait_until};
+
+use crate::bucket::{info, start as start_with_bucket, stop, wait_for_bucket};
+use crate::pedrokv::{GET, request};
+
+/// The shortest lease.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// Long enough to see something that must not happen, most of the time.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// A server that may be succeeded, with a lease that no test outlasts.
+fn start(dir: &TempDir, bucket: &TempDir) -> Launch {
+    start_with_bucket(dir.path(), bucket).with("bucket-takeover", "yes").with("bucket-lease", "600")
+}
+
+/// One with the shortest lease.
+fn start_briefly(dir: &TempDir, bucket: &TempDir) -> Launch {
+    start(dir, bucket).with("bucket-lease", "1")
+}
+
+/// A server, and where it speaks its other protocols.
+struct Everything {
+    server: Server,
+    memcached: u16,
+    pedrokv: u16,
+    http: u16,
+}
+
+impl Everything {
+    fn start(launch: Launch) -> Self {
+        let [memcached, pedrokv, http] = [(); 3].map(|()| free_port());
+        let server = launch
+            .with("memcached-port", &memcached.to_string())
+            .with("pedrokv-port", &pedrokv.to_string())
+            .with("http-port", &http.to_string())
+            .start();
+        Self { server, memcached, pedrokv, http }
+    }
+
+    /// A connection of each protocol, and a request on each that reads `key`.
+    fn readers(&self, key: &str) -> Vec<(&'static str, Connection, Vec<u8>)> {
+        let http =
+            format!("GET /get/{key} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let pedrokv = request(GET, 1, key.as_bytes(), b"");
+        vec![
+            ("resp", self.server.connect(), format!("GET {key}\r\n").into_bytes()),
+            ("memcached", to(self.memcached), format!("get {key}\r\n").into_bytes()),
+            ("pedrokv", to(self.pedrokv), pedrokv),
+            ("http", to(self.http), http.into_bytes()),
+        ]
+    }
+
+    /// What `/metrics` says, which passes no gate.
+    fn metric(&self, name: &str) -> Option<f64> {
+        let mut c = to(self.http);
+        c.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let page = String::from_utf8(c.rest()).expect("text");
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(|value| value.trim().parse().expect("a number"))
+    }
+
+    fn wait_for_end_of_lease(&self) {
+        wait_until("the lease is over", || {
+            self.metric("tierce_bucket_lease_left_seconds") == Some(0.0)
+        });
+    }
+}
+
+fn to(port: u16) -> Connection {
+    Connection::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+/// The store of a bucket, which does not answer until this is dropped.
+struct Away {
+    log: PathBuf,
+    aside: PathBuf,
+}
+
+impl Away {
+    fn begin(bucket: &TempDir) -> Self {
+        let (log, aside) = (bucket.path().join("log"), bucket.path().join("aside"));
+        fs::rename(&log, &aside).expect("moved");
+        fs::write(&log, "no directory").expect("written");
+        Self { log, aside }
+    }
+
+    fn end(self) {
+        fs::remove_file(&self.log).expect("removed");
+        fs::rename(&self.aside, &self.log).expect("moved");
+    }
+}
+
+#[test]
+fn an_owner_that_was_stopped_shows_nothing_that_is_old() {
+    let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let mut old = Everything::start(start_briefly(&dir, &bucket));
+    let mut c = old.server.connect();
+    c.check("SET k old", "+OK");
+    wait_for_bucket(&mut c);
+    let mut readers = old.readers("k");
+    let mut writer = old.server.connect();
+    for (_, c, _) in &mut readers {
+        // Its worker has it.
+        assert!(c.is_silent_for(Duration::from_millis(1)));
+    }
+    old.server.signal(Signal::STOP);
+    // The signal is sent to the process; its threads stop when they see it.
+    wait_until("all its threads have stopped", || has_stopped(&old.server));
+    let stopped = Instant::now();
+    for (_, c, request) in &mut readers {
+        c.send(request);
+    }
+    writer.request(&["SET", "k", "older"]);
+    let new = start_briefly(&other, &bucket).with("bucket-claim", "force").start();
+    new.connect().check("GET k", "\"old\"");
+    new.connect().check("SET k new", "+OK");
+    wait_until("the lease is over", || stopped.elapsed() > LEASE);
+    old.server.signal(Signal::CONT);
+    for (protocol, c, _) in &mut readers {
+        let answer = c.rest();
+        let text = String::from_utf8_lossy(&answer);
+        let is_refused = *protocol == "http" && text.starts_with("HTTP/1.1 503");
+        assert!(answer.is_empty() || is_refused, "{protocol}: {text}");
+    }
+    writer.expect_closed();
+    c.expect_closed();
+    assert_eq!(old.server.wait_for_end().code(), Some(1));
+    let said = old.server.output();
+    assert!(said.contains("This server is deposed: another server has taken over"), "{said}");
+    new.connect().check("GET k", "\"new\"");
+    stop(new);
+}
+
+/// Whether all threads of a server are stopped by a signal.
+fn has_stopped(server: &Server) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("a running server");
+    threads.map(|thread| thread.expect("a thread").path().join("stat")).all(|stat| {
+        let stat = fs::read_to_string(stat).expect("its state");
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    })
+}
+
+#[test]
+fn replies_wait_for_the_store_when_the_lease_is_over() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let all = Everything::start(start_briefly(&dir, &bucket));
+    let mut c = all.server.connect();
+    c.check("SET k v", "+OK");
+    let mut monitor = all.server.connect();
+    monitor.check("MONITOR", "+OK");
+    let mut blocked = all.server.connect();
+    blocked.request(&["BLPOP", "list", "0"]);
+    wait_until("it waits", || info_of(&mut c, "clients", "blocked_clients") == "1");
+    let mut transaction = all.server.connect();
+    transaction.check("MULTI", "+OK");
+    transaction.check("GET k", "+QUEUED");
+    let mut strict = all.server.connect();
+    strict.check("CLIENT DURABILITY bucket", "+OK");
+    wait_until("the monitor has seen all", || {
+        let has_seen = monitor.is_silent_for(MOMENT);
+        if !has_seen {
+            monitor.reply();
+        }
+        has_seen
+    });
+    let mut readers = all.readers("k");
+    let away = Away::begin(&bucket);
+    all.wait_for_end_of_lease();
+    for (_, c, request) in &mut readers {
+        c.send(request);
+    }
+    c.request(&["LPUSH", "list", "a"]);
+    c.request(&["NOSUCH"]);
+    transaction.request(&["EXEC"]);
+    strict.request(&["SET", "strict", "1"]);
+    let mut script = all.server.connect();
+    script.request(&["EVAL", "return redis.call('GET', 'k')", "0"]);
+    let mut late = all.server.connect();
+    late.request(&["PING"]);
+    for (protocol, c, _) in &mut readers {
+        assert!(c.is_silent_for(MOMENT), "{protocol}");
+    }
+    for c in [&mut c, &mut blocked, &mut transaction, &mut strict, &mut script, &mut monitor] {
+        assert!(c.is_silent_for(MOMENT));
+    }
+    assert!(late.is_silent_for(MOMENT));
+    away.end();
+    late.expect("+PONG");
+    c.expect(":1");
+    assert!(c.reply().text().starts_with("ERR unknown command"));
+    blocked.expect("[\"list\", \"a\"]");
+    transaction.expect("[\"v\"]");
+    strict.expect("+OK");
+    script.expect("\"v\"");
+    assert!(!monitor.reply().text().is_empty());
+    for (protocol, mut c, _) in readers {
+        let mut answer = Vec::new();
+        while !String::from_utf8_lossy(&answer).contains('v') {
+            answer.extend(c.read_exactly(1));
+        }
+        assert!(!String::from_utf8_lossy(&answer).contains(" 503 "), "{protocol}");
+    }
+    assert_eq!(info(&mut c, "bucket_state"), "following");
+    stop(all.server);
+}
+
+fn renewals(c: &mut Connection) -> u64 {
+    info(c, "bucket_renewals").parse().expect("a number")
+}
+
+fn info_of(c: &mut Connection, section: &str, name: &str) -> String {
+    let text = c.ask(&format!("INFO {section}")).text().to_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn without_takeover_nothing_depends_on_a_lease() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let all = Everything::start(start_with_bucket(dir.path(), &bucket).with("bucket-lease", "1"));
+    let mut c = all.server.connect();
+    c.check("SET k v", "+OK");
+    wait_for_bucket(&mut c);
+    let objects = info(&mut c, "bucket_last_object");
+    let away = Away::begin(&bucket);
+    c.check("SET k w", "+OK");
+    let written = Instant::now();
+    wait_until("a lease would be over", || written.elapsed() > LEASE);
+    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    for (protocol, mut c, request) in all.readers("k") {
+        c.send(&request);
+        assert!(!c.is_silent_for(PATIENCE), "{protocol}");
+    }
+    assert_eq!(info(&mut c, "bucket_takeover"), "0");
+    assert_eq!(info(&mut c, "bucket_lease_left_seconds"), "");
+    assert_eq!(info(&mut c, "bucket_renewals"), "0");
+    assert_eq!(info(&mut c, "bucket_last_object"), objects);
+    away.end();
+    wait_for_bucket(&mut c);
+    stop(all.server);
+}
+
+#[test]
+fn the_lease_is_kept_without_writes_and_while_data_are_loaded() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start_briefly(&dir, &bucket).start();
+    let mut c = server.connect();
+    wait_until("it was renewed", || renewals(&mut c) >= 4);
+    assert_eq!(info(&mut c, "bucket_takeover"), "1");
+    assert_eq!(info(&mut c, "bucket_lease_seconds"), "1.000");
+    assert!(info(&mut c, "bucket_lease_left_seconds").parse::<f64>().expect("a number") > 0.0);
+    assert!(info(&mut c, "bucket_owner").ends_with(&format!(":{}", server.port())));
+    for line in ["CONFIG SET bucket-takeover no", "CONFIG SET bucket-lease 5"] {
+        assert!(c.ask(line).text().contains("can't set immutable config"), "{line}");
+    }
+    c.check("CONFIG GET bucket-lease", "[\"bucket-lease\", \"1\"]");
+    // A long interval between objects does not matter: a renewal takes with it what is there.
+    c.check("CONFIG SET bucket-interval 3600000", "+OK");
+    let before = renewals(&mut c);
+    for _ in 0..3 {
+        let object = info(&mut c, "bucket_last_object");
+        c.ask("INCR n");
+        wait_until("an object has it", || info(&mut c, "bucket_last_object") != object);
+    }
+    assert!(renewals(&mut c) >= before);
+    stop(server);
+}
+
+#[test]
+fn a_directory_whose_server_was_killed_goes_on_and_keeps_its_lease_while_it_has_no_base() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let mut server = start_briefly(&dir, &bucket).start();
+    server.connect().check("SET k v", "+OK");
+    server.signal(Signal::KILL);
+    server.wait_for_end();
+    // As if its local log had no place that the bucket has, too: it needs a base.
+    let state = dir.path().join("bucket.state");
+    let known = fs::read_to_string(&state).expect("the state");
+    let without = |line: &str| if line.starts_with("cut ") { "cut -\n" } else { line }.to_owned();
+    fs::write(&state, known.split_inclusive('\n').map(without).collect::<String>())
+        .expect("written");
+    // No snapshot can be put, but records of the log can.
+    let snapshots = bucket.path().join("snapshot");
+    let _ = fs::remove_dir_all(&snapshots);
+    fs::write(&snapshots, "no directory").expect("written");
+    let server = start_briefly(&dir, &bucket).start();
+    let mut c = server.connect();
+    wait_until("it was renewed", || renewals(&mut c) >= 3);
+    assert_eq!(info(&mut c, "bucket_state"), "base");
+    c.check("GET k", "\"v\"");
+    fs::remove_file(&snapshots).expect("removed");
+    wait_until("it has a base", || info(&mut c, "bucket_state") == "following");
+    c.check("GET k", "\"v\"");
+    stop(server);
+}
+
+#[test]
+fn replicas_of_an_owner_get_what_is_committed() {
+    let (bucket, dir, of_replica) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let server = start(&dir, &bucket).start();
+    let mut c = server.connect();
+    c.check("SET before 1", "+OK");
+    let replica = crate::launch()
+        .keeping()
+        .with("dir", &of_replica.path().display().to_string())
+        .with("replicaof", &format!("127.0.0.1 {}", server.port()))
+        .start();
+    let mut r = replica.connect();
+    wait_until("the replica has it", || r.ask("EXISTS before").int() == 1);
+    c.check("SET committed 1", "+OK");
+    wait_until("the replica has it", || r.ask("EXISTS committed").int() == 1);
+    c.check("WAIT 1 0", ":1");
+    let away = Away::begin(&bucket);
+    c.check("SET uncommitted 1", "+OK");
+    c.check("WAIT 1 300", ":0");
+    r.check("EXISTS uncommitted", ":0");
+    away.end();
+    wait_until("the replica has it", || r.ask("EXISTS uncommitted").int() == 1);
+    c.check("SET last 1", "+OK");
+    c.check("WAIT 1 0", ":1");
+    drop(replica);
+    stop(server);
+}
+
+#[test]
+fn failover_leaves_all_that_was_acknowledged_to_the_next_owner() {
+    let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let mut server = start(&dir, &bucket).start();
+    let mut c = server.connect();
+    c.check("SET k v", "+OK");
+    wait_for_bucket(&mut c);
+    assert!(c.ask("FAILOVER TO 127.0.0.1 1").text().contains("requires connected replicas"));
+    let is_over = AtomicBool::new(false);
+    let acknowledged = thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (mut c, is_over) = (server.connect(), &is_over);
+                scope.spawn(move || {
+                    let mut acknowledged = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let key = format!("{writer}:{acknowledged}");
+                        let request = format!("SET {key} x\r\n");
+                        if c.try_send(request).is_err() || c.reply_or_rest() != b"+OK\r\n" {
+                            break;
+                        }
+                        acknowledged += 1;
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        wait_until("they write", || c.ask("DBSIZE").int() > 100);
+        c.check("FAILOVER", "+OK");
+        assert_eq!(server.wait_for_end().code(), Some(1));
+        is_over.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().expect("counted")).collect::<Vec<_>>()
+    });
+    c.expect_closed();
+    assert!(server.output().contains("is released"), "{}", server.output());
+    // At once, without force.
+    let next = start(&other, &bucket).start();
+    let mut c = next.connect();
+    c.check("GET k", "\"v\"");
+    for (writer, count) in acknowledged.into_iter().enumerate() {
+        assert!(count > 0);
+        for number in 0..count {
+            assert_eq!(c.ask(&format!("GET {writer}:{number}")).bytes(), b"x");
+        }
+    }
+    stop(next);
+}
+
+#[test]
+fn a_failover_that_takes_too_long_is_given_up() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start(&dir, &bucket).with("bucket-interval", "3600000").start();
+    let mut c = server.connect();
+    wait_for_bucket(&mut c);
+    let away = Away::begin(&bucket);
+    // It is to wait for an hour, so nobody knows yet that the store is away.
+    c.check("SET k v", "+OK");
+    c.check("FAILOVER TIMEOUT 200", "+OK");
+    wait_until("it is over", || {
+        info_of(&mut c, "replication", "master_failover_state") == "no-failover"
+    });
+    c.check("SET k w", "+OK");
+    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    assert!(c.ask("FAILOVER").text().contains("while the bucket lacks data"));
+    away.end();
+    wait_until("it goes on", || info(&mut c, "bucket_state") == "following");
+    stop(server);
+}

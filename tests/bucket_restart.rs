@@ -1,0 +1,313 @@
+//! The directory of an owner that was killed goes on with its bucket: what that lacks is sent from the local log.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tierce_harness::{Connection, Random, Server, TempDir, free_port, wait_until};
+
+use crate::bucket::{
+    contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot,
+    write_everything,
+};
+use crate::launch;
+
+/// A server that sends nothing by itself.
+fn start_idle(dir: &Path, bucket: &TempDir) -> Server {
+    start(dir, bucket).with("bucket-interval", "3600000").start()
+}
+
+/// Each string and sorted set, as DUMP has it. Of other types its bytes also depend on how the value came to be.
+fn dumps(c: &mut Connection) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for db in 0..16 {
+        c.check(&format!("SELECT {db}"), "+OK");
+        let keys = c.ask("KEYS *");
+        for key in keys.items() {
+            let kind = c.call(&[b"TYPE", key.bytes()]).text().to_owned();
+            if !["string", "zset"].contains(&kind.as_str()) {
+                continue;
+            }
+            let dumped = c.call(&[b"DUMP", key.bytes()]);
+            let name = [format!("{db} ").as_bytes(), key.bytes()].concat();
+            all.insert(name, dumped.bytes().to_vec());
+        }
+    }
+    c.check("SELECT 0", "+OK");
+    all
+}
+
+/// Whether there was a new base since the log began.
+fn has_snapshot(c: &mut Connection) -> bool {
+    info(c, "bucket_snapshot_object") != "0"
+}
+
+/// That there is no difference; else the first one.
+fn assert_same<K: Ord + Debug, V: PartialEq + Debug>(a: &BTreeMap<K, V>, b: &BTreeMap<K, V>) {
+    let keys = a.keys().chain(b.keys());
+    for key in keys {
+        let (a, b) = (a.get(key), b.get(key));
+        assert!(a == b, "{key:?}: {:.2000} and not {:.2000}", format!("{a:?}"), format!("{b:?}"));
+    }
+}
+
+/// What the bucket has is what this server has, which is killed for that.
+fn compare(server: Server, bucket: &TempDir) {
+    let mut c = server.connect();
+    wait_for_bucket(&mut c);
+    let expected = (contents(&mut c), dumps(&mut c));
+    kill(server);
+    let other = TempDir::new();
+    let server = start(other.path(), bucket).with("bucket-claim", "force").start();
+    let mut c = server.connect();
+    assert_same(&contents(&mut c), &expected.0);
+    assert_same(&dumps(&mut c), &expected.1);
+    kill(server);
+}
+
+#[test]
+fn a_killed_owner_sends_what_the_bucket_lacks_and_no_new_base() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start_idle(dir.path(), &bucket);
+    let mut c = server.connect();
+    write_everything(&mut c, 1);
+    wait_for_bucket(&mut c);
+    let mut expected = BTreeMap::new();
+    kill_often(server, dir.path(), &bucket, &mut expected);
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    assert_same(&contents(&mut c), &expected);
+    wait_until("it follows", || info(&mut c, "bucket_state") == "following");
+    assert!(!has_snapshot(&mut c));
+    compare(server, &bucket);
+}
+
+/// Writes what the bucket does not get, and kills the server, again and again.
+fn kill_often(
+    mut server: Server,
+    dir: &Path,
+    bucket: &TempDir,
+    expected: &mut BTreeMap<String, String>,
+) {
+    for round in 2..6 {
+        let mut c = server.connect();
+        write_everything(&mut c, round);
+        if round == 3 {
+            // Some of it is there, and the rest is not.
+            wait_for_bucket(&mut c);
+            write_everything(&mut c, 100 + round);
+        }
+        *expected = contents(&mut c);
+        kill(server);
+        server = start_idle(dir, bucket);
+        assert_same(&contents(&mut server.connect()), expected);
+    }
+    kill(server);
+}
+
+#[test]
+fn what_was_sent_is_not_sent_again_and_what_a_checkpoint_wrote_is_not_sent() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start_idle(dir.path(), &bucket);
+    let mut c = server.connect();
+    write_everything(&mut c, 1);
+    // It takes for ever, and so is underway when the server is killed.
+    c.check("CONFIG SET compaction-bytes-per-second 100kb", "+OK");
+    c.check("RPUSH twice a", ":1");
+    c.check("RPUSH twice a", ":2");
+    wait_for_bucket(&mut c);
+    c.ask("BGREWRITEAOF");
+    wait_until("it is underway", || {
+        let text = c.ask("INFO persistence").text().to_owned();
+        text.contains("aof_rewrite_in_progress:1")
+    });
+    for _ in 0..40 {
+        for key in 0..20 {
+            c.call(&["RPUSH", &format!("twice:{key}"), "a"]);
+        }
+    }
+    wait_for_bucket(&mut c);
+    c.check("RPUSH twice a", ":3");
+    write_everything(&mut c, 2);
+    let expected = contents(&mut c);
+    let text = c.ask("INFO persistence").text().to_owned();
+    assert!(text.contains("aof_rewrite_in_progress:1"), "it was to be underway: {text}");
+    kill(server);
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    assert_same(&contents(&mut c), &expected);
+    wait_until("it follows", || info(&mut c, "bucket_state") == "following");
+    assert!(!has_snapshot(&mut c));
+    compare(server, &bucket);
+}
+
+/// Replaces what a directory has.
+fn copy_back(from: &Path, to: &Path) {
+    for entry in fs::read_dir(to).expect("a directory").flatten() {
+        let path = entry.path();
+        let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        removed.expect("to be removed");
+    }
+    copy(from, to);
+}
+
+fn copy(from: &Path, to: &Path) {
+    let from = format!("{}/.", from.display());
+    assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp").success());
+}
+
+#[test]
+fn an_old_copy_in_the_place_of_a_directory_is_refused() {
+    for is_pruned in [false, true] {
+        let (bucket, dir, old) = (TempDir::new(), TempDir::new(), TempDir::new());
+        let server = start(dir.path(), &bucket).with("bucket-retention", "0").start();
+        let mut c = server.connect();
+        c.check("SET early 1", "+OK");
+        wait_for_bucket(&mut c);
+        wait_until("there is a cut", || {
+            let text = fs::read_to_string(dir.path().join("bucket.state")).unwrap_or_default();
+            text.contains("\ncut ") && !text.contains("\ncut -")
+        });
+        copy(dir.path(), old.path());
+        c.check("SET late 1", "+OK");
+        wait_for_bucket(&mut c);
+        if is_pruned {
+            wait_for_snapshot(&mut c);
+            wait_until("the floor is set", || {
+                fs::read_dir(bucket.path().join("floor"))
+                    .is_ok_and(|mut found| found.next().is_some())
+            });
+            c.check("SET late 2", "+OK");
+            wait_for_bucket(&mut c);
+        }
+        kill(server);
+        copy_back(old.path(), dir.path());
+        for claim in ["orderly", "force"] {
+            let launch = start(dir.path(), &bucket)
+                .with("port", &free_port().to_string())
+                .with("bucket-claim", claim);
+            let error = refused(&launch);
+            assert!(error.contains("an old copy of itself"), "{error}");
+        }
+        let other = TempDir::new();
+        let server = start(other.path(), &bucket).with("bucket-claim", "force").start();
+        let late = if is_pruned { "2" } else { "1" };
+        assert_eq!(server.connect().ask("GET late").text(), late);
+        kill(server);
+    }
+}
+
+#[test]
+fn a_log_that_has_lost_the_place_brings_a_base() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start_idle(dir.path(), &bucket);
+    let mut c = server.connect();
+    write_everything(&mut c, 1);
+    wait_for_bucket(&mut c);
+    write_everything(&mut c, 2);
+    c.ask("BGREWRITEAOF");
+    wait_until("it is through", || {
+        let text = c.ask("INFO persistence").text().to_owned();
+        text.contains("\r\naof_rewrites:1")
+    });
+    kill(server);
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    wait_until("its data are the base", || info(&mut c, "bucket_state") == "following");
+    assert!(has_snapshot(&mut c));
+    compare(server, &bucket);
+}
+
+#[test]
+fn what_was_written_without_the_bucket_comes_with_a_base() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start_idle(dir.path(), &bucket);
+    write_everything(&mut server.connect(), 1);
+    kill(server);
+    let server = launch().keeping().with("dir", &dir.path().display().to_string()).start();
+    let mut c = server.connect();
+    write_everything(&mut c, 2);
+    let expected = contents(&mut c);
+    stop(server);
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    assert_same(&contents(&mut c), &expected);
+    wait_until("its data are the base", || info(&mut c, "bucket_state") == "following");
+    assert!(has_snapshot(&mut c));
+    compare(server, &bucket);
+}
+
+#[test]
+fn clients_write_side_by_side_and_the_owner_is_killed_in_the_middle() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let mut random = Random::new(23);
+    for _ in 0..5 {
+        let server = start(dir.path(), &bucket).start();
+        let mut all: Vec<_> = (0..8).map(|_| server.connect()).collect();
+        let big = "b".repeat(2 << 20);
+        for _ in 0..1 + random.below(8) {
+            for c in &mut all {
+                write_some(c, &mut random, &big);
+            }
+        }
+        // Whatever has been executed by now, and no more.
+        kill(server);
+    }
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    wait_until("it follows", || info(&mut c, "bucket_state") == "following");
+    assert!(!has_snapshot(&mut c));
+    compare(server, &bucket);
+}
+
+/// Sends requests whose replies are not waited for.
+fn write_some(c: &mut Connection, random: &mut Random, big: &str) {
+    for _ in 0..50 {
+        let (a, b) = (random.below(30).to_string(), random.below(30).to_string());
+        let (list, other) = (format!("l{a}"), format!("l{b}"));
+        match random.below(9) {
+            0 => c.request(&["RPUSH", &list, "x", "y"]),
+            1 => c.request(&["LMOVE", &list, &other, "LEFT", "RIGHT"]),
+            2 => {
+                c.request(&["MULTI"]);
+                c.request(&["RPUSH", &list, "m"]);
+                c.request(&["INCR", &format!("n{b}")]);
+                c.request(&["EXEC"]);
+            }
+            3 => {
+                let script = "redis.call('RPUSH', KEYS[1], 's') redis.call('APPEND', KEYS[2], 's')";
+                c.request(&["EVAL", script, "2", &list, &format!("s{b}")]);
+            }
+            4 => c.request(&["SWAPDB", "0", "1"]),
+            5 if a == "7" => c.request(&["FLUSHDB"]),
+            5 => c.request(&["SET", &format!("e{a}"), "x", "PX", "3"]),
+            6 if a == "7" => c.request(&["SET", &format!("big{b}"), big]),
+            6 => c.request(&["XADD", &format!("x{a}"), "*", "f", "v"]),
+            7 => c.request(&["RENAME", &list, &other]),
+            _ => c.request(&["ZINCRBY", &format!("z{a}"), "1", "m"]),
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_a_directory_needs_force() {
+    let (bucket, dir, copies) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    c.check("SET a 1", "+OK");
+    wait_for_bucket(&mut c);
+    let copy = copies.path().join("copy");
+    let copied = Command::new("cp").arg("-r").arg(dir.path()).arg(&copy).status().expect("cp");
+    assert!(copied.success());
+    // The first one lives, and nothing there says so.
+    let outcome = start(&copy, &bucket).with("port", &free_port().to_string()).run();
+    assert_ne!(outcome.code, Some(0));
+    assert!(outcome.errors.contains("--bucket-claim force"), "{}", outcome.errors);
+    c.check("SET a 2", "+OK");
+    wait_for_bucket(&mut c);
+    kill(server);
+    let server = start(dir.path(), &bucket).start();
+    server.connect().check("GET a", "\"2\"");
+}

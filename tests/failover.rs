@@ -1,0 +1,609 @@
+//! FAILOVER: a primary hands over to a replica while clients write. And SHUTDOWN, which waits for replicas.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tierce_harness::{Connection, Launch, PATIENCE, Reply, Server, encode, free_port, wait_until};
+
+use crate::launch;
+use crate::pedrokv::{PUT, request};
+use crate::replication_primary::{copy, line};
+use crate::replication_replica::{Primary, wait_for_log};
+use crate::replication_stream::{Replica, assert_same};
+
+const READ_ONLY: &str = "-READONLY You can't write against a read only replica.";
+
+/// A server, and where it speaks the other protocols.
+struct Node {
+    server: Server,
+    memcached: u16,
+    pedrokv: u16,
+}
+
+impl Node {
+    fn start(launch: Launch) -> Self {
+        let (memcached, pedrokv) = (free_port(), free_port());
+        let server = launch
+            .with("repl-diskless-sync-delay", "0")
+            .with("memcached-port", &memcached.to_string())
+            .with("pedrokv-port", &pedrokv.to_string())
+            .start();
+        Self { server, memcached, pedrokv }
+    }
+}
+
+/// A line of INFO; empty if there is none.
+fn info(c: &mut Connection, name: &str) -> String {
+    let text = c.ask("INFO everything").text().to_owned();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().to_owned()
+}
+
+/// Makes a server the replica of another one, and waits until it has its copy.
+fn follow(replica: &Server, primary: &Server) {
+    let mut c = replica.connect();
+    c.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
+    wait_until("the link is up", || info(&mut c, "master_link_status") == "up");
+    let online = format!("port={},state=online", replica.port());
+    let mut c = primary.connect();
+    wait_until("it is online", || c.ask("INFO replication").text().contains(&online));
+}
+
+fn state(c: &mut Connection) -> String {
+    info(c, "master_failover_state")
+}
+
+fn wait_for_state(c: &mut Connection, expected: &str) {
+    wait_until(expected, || state(c) == expected);
+}
+
+/// Counts up in a key by one way of writing until that is refused: how far it got.
+type Writer = fn(&Node, key: &str) -> u64;
+
+/// Counts over RESP. `write` says whether a write is acknowledged.
+fn count(node: &Node, mut write: impl FnMut(&mut Connection) -> Reply) -> u64 {
+    let mut c = node.server.connect();
+    for done in 0.. {
+        let reply = write(&mut c).to_string();
+        if reply.contains("READONLY") {
+            return done;
+        }
+        assert!(!reply.starts_with('-'), "{reply}");
+    }
+    unreachable!()
+}
+
+fn by_commands(node: &Node, key: &str) -> u64 {
+    count(node, |c| c.ask(&format!("INCR {key}")))
+}
+
+fn by_transactions(node: &Node, key: &str) -> u64 {
+    count(node, |c| {
+        // One that is refused while it is queued is discarded.
+        c.check("MULTI", "+OK");
+        let queued = c.ask(&format!("INCR {key}"));
+        if queued.to_string() != "+QUEUED" {
+            c.check("DISCARD", "+OK");
+            return queued;
+        }
+        c.ask("EXEC")
+    })
+}
+
+fn by_scripts(node: &Node, key: &str) -> u64 {
+    const SCRIPT: &str = "local n for i = 1, 50 do n = redis.call('INCR', KEYS[1]) end return n";
+    50 * count(node, |c| c.call(&["EVAL", SCRIPT, "1", key]))
+}
+
+fn by_pipelines(node: &Node, key: &str) -> u64 {
+    let mut c = node.server.connect();
+    let mut done = 0;
+    loop {
+        c.send(encode(&["INCR", key]).repeat(50));
+        let replies: Vec<_> = (0..50).map(|_| c.reply().to_string()).collect();
+        done += replies.iter().filter(|reply| reply.starts_with(':')).count() as u64;
+        if replies.iter().any(|reply| reply.contains("READONLY")) {
+            return done;
+        }
+    }
+}
+
+fn other_port(port: u16) -> TcpStream {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a listener");
+    stream.set_nodelay(true).expect("a socket option");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    stream
+}
+
+fn by_memcached(node: &Node, key: &str) -> u64 {
+    let mut stream = other_port(node.memcached);
+    for done in 0.. {
+        let number = (done + 1).to_string();
+        let set = format!("set {key} 0 0 {}\r\n{number}\r\n", number.len());
+        stream.write_all(set.as_bytes()).expect("it takes the bytes");
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a reply");
+            reply.extend(byte);
+        }
+        if reply != b"STORED\r\n" {
+            assert!(reply.starts_with(b"SERVER_ERROR"), "{}", reply.escape_ascii());
+            return done;
+        }
+    }
+    unreachable!()
+}
+
+fn by_pedrokv(node: &Node, key: &str) -> u64 {
+    let mut stream = other_port(node.pedrokv);
+    for done in 0.. {
+        let number = (done + 1).to_string();
+        let put = request(PUT, 1, key.as_bytes(), number.as_bytes());
+        stream.write_all(&put).expect("it takes the bytes");
+        let mut head = [0; 7];
+        stream.read_exact(&mut head).expect("a reply");
+        let len = usize::from(u16::from_be_bytes([head[0], head[1]]));
+        stream.read_exact(&mut vec![0; len - 7]).expect("the rest");
+        if head[2] != 0 {
+            return done;
+        }
+    }
+    unreachable!()
+}
+
+const WRITERS: &[(&str, Writer)] = &[
+    ("commands", by_commands),
+    ("transactions", by_transactions),
+    ("scripts", by_scripts),
+    ("pipelines", by_pipelines),
+    ("memcached", by_memcached),
+    ("pedrokv", by_pedrokv),
+];
+
+/// Writes by all ways until the server is no primary any more, and has it hand over meanwhile. How far each got.
+fn write_through_failover(node: &Node, to: &Node, round: usize) -> Vec<(String, u64)> {
+    let mut c = node.server.connect();
+    thread::scope(|scope| {
+        let writers: Vec<_> = WRITERS
+            .iter()
+            .map(|(name, writer)| {
+                let key = format!("{name}:{round}");
+                scope.spawn(move || (key.clone(), writer(node, &key)))
+            })
+            .collect();
+        for (name, _) in WRITERS {
+            let key = format!("EXISTS {name}:{round}");
+            wait_until("all write", || c.ask(&key).int() == 1);
+        }
+        c.check(&format!("FAILOVER TO 127.0.0.1 {}", to.server.port()), "+OK");
+        writers.into_iter().map(|writer| writer.join().expect("it counts")).collect()
+    })
+}
+
+#[test]
+fn a_failover_loses_no_acknowledged_write() {
+    for appendonly in ["yes", "no"] {
+        let start = || Node::start(launch().with("appendonly", appendonly).with("io-threads", "4"));
+        let (mut from, mut to) = (start(), start());
+        follow(&to.server, &from.server);
+        let mut acknowledged = Vec::new();
+        for round in 0..4 {
+            acknowledged.extend(write_through_failover(&from, &to, round));
+            std::mem::swap(&mut from, &mut to);
+            let mut c = from.server.connect();
+            assert_eq!(info(&mut c, "role"), "master");
+            for (key, count) in &acknowledged {
+                let value = c.ask(&format!("GET {key}")).to_string();
+                assert_eq!(value, format!("{:?}", count.to_string()), "{key} in round {round}");
+            }
+            // What the round changes next comes to the one that has handed over.
+            c.check(&format!("SET round {round}"), "+OK");
+            wait_until("it has everything", || c.ask("WAIT 1 100").int() == 1);
+            assert_same(&mut c, &mut to.server.connect());
+        }
+        for node in [&from, &to] {
+            let log = node.server.output() + &node.server.errors();
+            let copies = log.matches("Full copy from").count();
+            assert!(copies <= 1, "only the first one: {log}");
+            assert!(log.contains("The stream goes on"), "{log}");
+        }
+    }
+}
+
+/// Counts up at a level of durability until a write is not acknowledged: how far it got.
+fn count_at_level(server: &Server, level: &str, key: &str) -> i64 {
+    let mut c = server.connect();
+    c.check(&format!("CLIENT DURABILITY {level}"), "+OK");
+    for done in 0.. {
+        let reply = c.ask(&format!("INCR {key}")).to_string();
+        if reply.contains("READONLY") || reply.contains("UNCONFIRMED") {
+            return done;
+        }
+        assert_eq!(reply, format!(":{}", done + 1));
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_write_that_replicas_have_confirmed_outlasts_a_failover() {
+    const LEVELS: &[&str] =
+        &["replicas:1", "always replicas:1", "replicas-logged:1", "no replicas-logged:1"];
+    let start = || Node::start(launch().with("appendonly", "yes").with("io-threads", "4")).server;
+    let (mut from, mut to) = (start(), start());
+    follow(&to, &from);
+    for round in 0..4 {
+        let key = |at: usize| format!("{round}:{at}");
+        let mut c = from.connect();
+        let acknowledged: Vec<_> = thread::scope(|scope| {
+            let from = &from;
+            let count = |at| move || count_at_level(from, LEVELS[at], &key(at));
+            let writers: Vec<_> = (0..LEVELS.len()).map(|at| scope.spawn(count(at))).collect();
+            for at in 0..LEVELS.len() {
+                wait_until("all write", || c.ask(&format!("EXISTS {}", key(at))).int() == 1);
+            }
+            c.check("FAILOVER", "+OK");
+            writers.into_iter().map(|writer| writer.join().expect("it counts")).collect()
+        });
+        std::mem::swap(&mut from, &mut to);
+        let mut c = from.connect();
+        wait_until("it is the primary", || info(&mut c, "role") == "master");
+        for (at, acknowledged) in acknowledged.into_iter().enumerate() {
+            let value: i64 = c.ask(&format!("GET {}", key(at))).text().parse().expect("a number");
+            // The last one may be done, and was not acknowledged.
+            assert!((acknowledged..=acknowledged + 1).contains(&value), "{value} {acknowledged}");
+        }
+        wait_until("the other one follows", || c.ask("WAIT 1 100").int() == 1);
+        assert_same(&mut c, &mut to.connect());
+    }
+}
+
+#[test]
+fn expired_keys_and_blocked_clients_outlast_a_failover() {
+    let (from, to) = (Node::start(launch()).server, Node::start(launch()).server);
+    follow(&to, &from);
+    let mut c = from.connect();
+    for number in 0..500 {
+        c.check(&format!("SET short:{number} v PX {}", 1 + number % 40), "+OK");
+    }
+    let mut waiting = from.connect();
+    waiting.send("BLPOP l 0\r\n");
+    wait_until("it waits", || info(&mut c, "blocked_clients") == "1");
+    c.check("FAILOVER", "+OK");
+    waiting.expect(
+        "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+    );
+    waiting.expect_closed();
+    wait_for_state(&mut c, "no-failover");
+    assert_eq!(info(&mut c, "role"), "slave");
+    assert_eq!(info(&mut c, "master_port"), to.port().to_string());
+    let mut other = to.connect();
+    wait_until("they expire", || other.ask("DBSIZE").int() == 0);
+    other.check("RPUSH l a", ":1");
+    wait_until("it follows", || c.ask("LRANGE l 0 -1").to_string() == r#"["a"]"#);
+    wait_until("they are removed", || c.ask("DBSIZE").int() == 1);
+}
+
+#[test]
+fn a_long_script_is_done_or_comes_to_nothing() {
+    const SCRIPT: &str = "for i = 1, 300000 do redis.call('INCR', KEYS[1]) end \
+                          return redis.call('GET', KEYS[1])";
+    let from = Node::start(launch().with("busy-reply-threshold", "1")).server;
+    let to = Node::start(launch()).server;
+    follow(&to, &from);
+    let (mut c, mut runs) = (from.connect(), from.connect());
+    runs.request(&["EVAL", SCRIPT, "1", "n"]);
+    wait_until("it runs", || c.ask("GET n").to_string().starts_with("-BUSY"));
+    c.check("FAILOVER", "+OK");
+    let reply = runs.reply().to_string();
+    let value = match &*reply {
+        r#""300000""# => r#""300000""#,
+        refused => {
+            assert!(refused.contains("READONLY"), "{refused}");
+            "nil"
+        }
+    };
+    wait_for_state(&mut c, "no-failover");
+    assert_eq!(info(&mut c, "role"), "slave");
+    to.connect().check("GET n", value);
+    wait_until("both are the same", || c.ask("GET n").to_string() == value);
+}
+
+#[test]
+fn a_failover_that_waits_can_be_aborted_and_may_time_out() {
+    let server = Node::start(launch()).server;
+    let mut c = server.connect();
+    // It never says that it has this.
+    let replica = Replica::new(&server);
+    c.check("SET a 0", "+OK");
+    let mut writes = server.connect();
+    for ends in ["FAILOVER ABORT", "TIMEOUT"] {
+        match ends {
+            "TIMEOUT" => c.check("FAILOVER TO 127.0.0.1 6380 TIMEOUT 100", "+OK"),
+            _ => c.check("FAILOVER", "+OK"),
+        }
+        writes.send("SET a 1\r\n");
+        if ends != "TIMEOUT" {
+            assert_eq!(state(&mut c), "waiting-for-sync");
+            assert!(writes.is_silent_for(Duration::from_millis(20)));
+            c.check("FAILOVER", "-ERR FAILOVER already in progress.");
+            c.check("REPLICAOF 127.0.0.1 1", "-ERR REPLICAOF not allowed while failing over.");
+            c.check("REPLICAOF NO ONE", "-ERR REPLICAOF not allowed while failing over.");
+            let mut other = server.connect();
+            other.check("REPLCONF capa eof", "+OK");
+            other.check("PSYNC ? -1", "-NOMASTERLINK Can't SYNC while failing over");
+            let mut publishes = server.connect();
+            publishes.send("PUBLISH news x\r\n");
+            assert!(publishes.is_silent_for(Duration::from_millis(20)));
+            c.check(ends, "+OK");
+            publishes.expect(":0");
+        }
+        writes.expect("+OK");
+        assert_eq!(state(&mut c), "no-failover");
+        assert_eq!(info(&mut c, "role"), "master");
+    }
+    c.check("SET short v PX 1", "+OK");
+    wait_until("keys expire again", || c.ask("DBSIZE").int() == 1);
+    c.check("FAILOVER ABORT", "-ERR No failover in progress.");
+    drop(replica);
+}
+
+#[test]
+fn a_reader_that_does_not_listen_is_not_handed_over_to() {
+    let server = Node::start(launch()).server;
+    let mut c = server.connect();
+    let mut reader = Replica::listening(&server, 0);
+    c.check("FAILOVER", "-ERR FAILOVER requires connected replicas.");
+    // It never says that it has everything, as the reader does.
+    let _replica = Replica::new(&server);
+    c.check("SET a 1", "+OK");
+    c.check("FAILOVER TO 127.0.0.1 0", "-ERR FAILOVER target HOST and PORT is not a replica.");
+    c.check("FAILOVER TIMEOUT 300", "+OK");
+    reader.commands_until("REPLCONF GETACK *");
+    reader.acknowledge();
+    wait_for_log(&server, "no replica had everything in time");
+    assert_eq!((state(&mut c), info(&mut c, "role")), ("no-failover".into(), "master".into()));
+}
+
+#[test]
+fn misused_failover_is_an_error() {
+    let server = Node::start(launch()).server;
+    let mut c = server.connect();
+    c.check("FAILOVER", "-ERR FAILOVER requires connected replicas.");
+    let mut waits = server.connect();
+    // Has got no copy, and never says that it has one.
+    waits.check("REPLCONF listening-port 6390 capa eof", "+OK");
+    waits.send("PSYNC ? -1\r\n");
+    line(&mut waits);
+    copy(&mut waits);
+    let replica = Replica::new(&server);
+    // As redis-server 7.0.15 replies.
+    for (options, error) in [
+        ("TO a", "syntax error"),
+        ("TO a b", "value is not an integer or out of range"),
+        ("TIMEOUT 0", "FAILOVER timeout must be greater than 0"),
+        ("TIMEOUT -1", "FAILOVER timeout must be greater than 0"),
+        ("TIMEOUT x", "value is not an integer or out of range"),
+        ("TIMEOUT 5 TIMEOUT 5", "syntax error"),
+        ("ABORT ABORT", "syntax error"),
+        ("ABORT TIMEOUT 5", "syntax error"),
+        ("FORCE FORCE", "syntax error"),
+        ("FORCE", "FAILOVER with force option requires both a timeout and target HOST and IP."),
+        (
+            "TO a 1 FORCE",
+            "FAILOVER with force option requires both a timeout and target HOST and IP.",
+        ),
+        ("TO a 1", "FAILOVER target HOST and PORT is not a replica."),
+        ("TO localhost 6380", "FAILOVER target HOST and PORT is not a replica."),
+        ("TO 127.0.0.1 99999999999", "FAILOVER target HOST and PORT is not a replica."),
+        ("TO 127.0.0.1 6390", "FAILOVER target replica is not online."),
+        ("ABORT", "No failover in progress."),
+    ] {
+        c.check(&format!("FAILOVER {options}"), &format!("-ERR {error}"));
+    }
+    c.check("PSYNC a", "-ERR wrong number of arguments for 'psync' command");
+    c.check("PSYNC a 1 FAILOVER", "-ERR PSYNC FAILOVER can't be sent to a master.");
+    drop(replica);
+    let other = Node::start(launch()).server;
+    follow(&other, &server);
+    let mut r = other.connect();
+    r.check("FAILOVER", "-ERR FAILOVER is not valid when server is a replica.");
+    r.check("PSYNC a 1 FAILOVER", "-ERR PSYNC FAILOVER replid must match my replid.");
+}
+
+/// A simulated replica has everything, listens itself, and is to take over.
+fn hand_over(server: &Server, target: &Primary) {
+    let mut replica = Replica::listening(server, target.port());
+    let mut c = server.connect();
+    c.check("SET a 1", "+OK");
+    replica.commands_until("SET a 1");
+    c.check("FAILOVER", "+OK");
+    replica.commands_until("REPLCONF GETACK *");
+    replica.acknowledge();
+    wait_for_state(&mut c, "failover-in-progress");
+    assert_eq!(info(&mut c, "role"), "slave");
+}
+
+#[test]
+fn a_target_that_refuses_leaves_everything_as_it_was() {
+    let (server, target) = (Node::start(launch()).server, Primary::new());
+    let (mut c, mut writes) = (server.connect(), server.connect());
+    hand_over(&server, &target);
+    let (mut link, psync) = target.accept_until_psync();
+    assert!(psync.ends_with(" FAILOVER"), "{psync}");
+    writes.send("INCR a\r\n");
+    assert!(writes.is_silent_for(Duration::from_millis(150)), "it waits for the target");
+    c.check("GET a", r#""1""#);
+    link.send("-ERR PSYNC FAILOVER replid must match my replid.\r\n");
+    writes.expect(":2");
+    assert_eq!((state(&mut c), info(&mut c, "role")), ("no-failover".into(), "master".into()));
+    wait_for_log(&server, "the replica refuses");
+}
+
+#[test]
+fn no_client_waits_for_replicas_while_the_target_is_to_take_over() {
+    let (server, target) = (Node::start(launch()).server, Primary::new());
+    let mut c = server.connect();
+    hand_over(&server, &target);
+    let wait = c.ask("WAIT 2 0").to_string();
+    assert!(wait.starts_with("-ERR WAIT cannot be used with replica instances"), "{wait}");
+    c.check("WAITAOF 0 2 0", "-ERR WAITAOF cannot be used with replica instances");
+    assert_eq!(state(&mut c), "failover-in-progress");
+}
+
+#[test]
+fn a_target_whose_answer_is_lost_is_the_primary() {
+    let (server, target) = (Node::start(launch()).server, Primary::new());
+    let (mut c, mut writes) = (server.connect(), server.connect());
+    hand_over(&server, &target);
+    let (link, psync) = target.accept_until_psync();
+    writes.send("INCR a\r\n");
+    drop(link);
+    let (mut link, again) = target.accept_until_psync();
+    assert_eq!(again, psync);
+    link.send("-ERR PSYNC FAILOVER can't be sent to a master.\r\n");
+    writes.expect(READ_ONLY);
+    let (mut link, plain) = target.accept_until_psync();
+    assert_eq!(format!("{plain} FAILOVER"), psync);
+    link.send("+CONTINUE fedcba98765432100123456789abcdef01234567\r\n");
+    wait_until("it follows", || info(&mut c, "master_link_status") == "up");
+    assert_eq!(state(&mut c), "no-failover");
+}
+
+/// It has perhaps taken over when its answer was lost, so that no other answer gives up the failover.
+#[test]
+fn a_target_whose_answer_is_lost_decides_by_being_a_primary_alone() {
+    let (server, target) = (Node::start(launch()).server, Primary::new());
+    let (mut c, mut writes) = (server.connect(), server.connect());
+    hand_over(&server, &target);
+    let (link, psync) = target.accept_until_psync();
+    writes.send("INCR a\r\n");
+    drop(link);
+    for answer in ["-BUSY a script runs", "-LOADING", "-ERR PSYNC FAILOVER replid must match"] {
+        let (mut link, again) = target.accept_until_psync();
+        assert_eq!(again, psync, "before {answer}");
+        link.send(format!("{answer}\r\n"));
+    }
+    let (mut link, again) = target.accept_until_psync();
+    assert_eq!(again, psync);
+    assert_eq!(state(&mut c), "failover-in-progress");
+    assert!(writes.is_silent_for(Duration::from_millis(20)), "they are still held back");
+    link.send("-ERR PSYNC FAILOVER can't be sent to a master.\r\n");
+    writes.expect(READ_ONLY);
+    assert_eq!((state(&mut c), info(&mut c, "role")), ("no-failover".into(), "slave".into()));
+}
+
+#[test]
+fn a_forced_failover_to_a_target_that_hangs_or_dies_can_be_aborted() {
+    for dies in [false, true] {
+        let (from, mut to) = (Node::start(launch()).server, Node::start(launch()).server);
+        follow(&to, &from);
+        let (mut c, mut writes) = (from.connect(), from.connect());
+        to.signal(Signal::STOP);
+        c.check("SET a 1", "+OK");
+        let target = format!("127.0.0.1 {}", to.port());
+        c.check(&format!("FAILOVER TO {target} FORCE TIMEOUT 50"), "+OK");
+        wait_for_state(&mut c, "failover-in-progress");
+        writes.send("INCR a\r\n");
+        assert!(writes.is_silent_for(Duration::from_millis(150)));
+        if dies {
+            to.signal(Signal::KILL);
+            to.wait_for_end();
+            wait_for_log(&from, "cannot connect");
+            assert_eq!(state(&mut c), "failover-in-progress", "it may come back");
+        }
+        c.check("FAILOVER ABORT", "+OK");
+        writes.expect(":2");
+        assert_eq!((state(&mut c), info(&mut c, "role")), ("no-failover".into(), "master".into()));
+        if !dies {
+            to.signal(Signal::CONT);
+            let mut r = to.connect();
+            wait_until("it follows again", || r.ask("GET a").to_string() == r#""2""#);
+            assert_eq!(info(&mut r, "role"), "slave");
+        }
+    }
+}
+
+#[test]
+fn other_replicas_follow_the_new_primary_without_full_copies() {
+    let nodes: Vec<_> = (0..3).map(|_| Node::start(launch()).server).collect();
+    let [from, to, third] = &*nodes else { panic!("three") };
+    follow(to, from);
+    follow(third, from);
+    let mut c = from.connect();
+    c.check("SET a 1", "+OK");
+    c.check(&format!("FAILOVER TO 127.0.0.1 {}", to.port()), "+OK");
+    wait_until("it is done", || info(&mut c, "master_link_status") == "up");
+    // It follows the one that follows.
+    to.connect().check("SET a 2", "+OK");
+    let mut r = third.connect();
+    wait_until("it gets that", || r.ask("GET a").to_string() == r#""2""#);
+    r.check(&format!("REPLICAOF 127.0.0.1 {}", to.port()), "+OK");
+    to.connect().check("SET a 3", "+OK");
+    wait_until("it gets that as well", || r.ask("GET a").to_string() == r#""3""#);
+    let log = third.output() + &third.errors();
+    assert_eq!(log.matches("Full copy from").count(), 1, "{log}");
+}
+
+/// Whether the replica, which is slow, gets everything before the server ends.
+fn ends_behind_slow_replica(end: impl FnOnce(&mut Server)) {
+    let mut server = Node::start(launch()).server;
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    c.check("SET a 1", "+OK");
+    end(&mut server);
+    wait_for_log(&server, "Waiting for replicas before shutting down");
+    // Writes wait, and never come.
+    c.send("SET a 2\r\n");
+    assert!(c.is_silent_for(Duration::from_millis(50)));
+    assert!(server.is_running());
+    replica.commands_until("REPLCONF GETACK *");
+    replica.acknowledge();
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    let log = server.output() + &server.errors();
+    assert!(log.contains("1 of 1 replicas have everything"), "{log}");
+}
+
+#[test]
+fn a_shutdown_waits_for_a_slow_replica() {
+    ends_behind_slow_replica(|server| server.signal(Signal::TERM));
+    ends_behind_slow_replica(|server| server.connect().send("SHUTDOWN NOSAVE\r\n"));
+}
+
+#[test]
+fn a_shutdown_that_waits_is_aborted_hurried_or_late() {
+    let mut server = Node::start(launch()).server;
+    let mut c = server.connect();
+    let _replica = Replica::new(&server);
+    c.check("SET a 1", "+OK");
+    for _ in 0..2 {
+        let (mut ends, mut writes) = (server.connect(), server.connect());
+        ends.send("SHUTDOWN\r\n");
+        wait_until("it waits", || c.ask("INFO server").text().contains("shutdown_in_milliseconds"));
+        writes.send("INCR a\r\n");
+        assert!(writes.is_silent_for(Duration::from_millis(20)));
+        c.check("SHUTDOWN ABORT", "+OK");
+        ends.expect("-ERR Errors trying to SHUTDOWN. Check logs.");
+        assert!(writes.reply().int() > 1);
+        c.check("SHUTDOWN ABORT", "-ERR No shutdown in progress.");
+    }
+    c.send("SHUTDOWN\r\n");
+    let mut hurries = server.connect();
+    wait_until("it waits", || {
+        hurries.ask("INFO server").text().contains("shutdown_in_milliseconds")
+    });
+    hurries.send("SHUTDOWN NOW\r\n");
+    hurries.expect_closed();
+    assert_eq!(server.wait_for_end().code(), Some(0));
+
+    let mut server = Node::start(launch().with("shutdown-timeout", "1")).server;
+    let _replica = Replica::new(&server);
+    server.connect().check("SET a 1", "+OK");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    let log = server.output() + &server.errors();
+    assert!(log.contains("lacks") && log.contains("0 of 1 replicas"), "{log}");
+}
