@@ -23,6 +23,7 @@ ADDED = {
     "backup": "our own",
     **{name: "8.6" for name in (
         "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},
+    "client|capa": "Valkey 8.0",
     "client|durability": "our own",
     **{name: "our own: commands that never block" for name in (
         "client|acceptnb", "nbcancel", "nbkeys", "nblist", "nblmove", "nblmpop", "nblpop", "nbrpop", "nbxread",
@@ -43,7 +44,7 @@ DIFFERENT = {
     ("wait", "categories"): "7.2: it blocks",
     ("command|getkeys", "arity"): "7.2: a call may be a single word",
     ("command|getkeysandflags", "arity"): "7.2: a call may be a single word",
-    ("psync", "arity"): "Redis takes FAILOVER as a third argument, which is not here yet",
+    ("psync", "words"): "Redis takes FAILOVER as a third argument as well, and does not say so",
     ("zrank", "arity"): "7.2: WITHSCORE",
     ("zrevrank", "arity"): "7.2: WITHSCORE",
     ("sinterstore", "keys"): "it overwrites the destination without reading it, as SUNIONSTORE does",

@@ -78,6 +78,9 @@ class Client:
 class Server(Client):
     """A server in a directory of its own, killed with the block."""
 
+    # What lets DEBUG work, since Redis 7.0.
+    debug = ("--enable-debug-command", "yes")
+
     def __init__(self, directory, port, *options, program="redis-server"):
         self.directory = directory
         self.port = port
@@ -89,7 +92,7 @@ class Server(Client):
         self.log = self.directory / "log"
         command = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
                    "--dir", str(self.directory), "--logfile", str(self.log),
-                   "--enable-debug-command", "yes", *self.options]
+                   *self.debug, *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while True:

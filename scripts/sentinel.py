@@ -7,7 +7,8 @@ stop     by SIGSTOP, as of a machine that hangs; it goes on when another server 
 switch   by SENTINEL FAILOVER, as for an upgrade.
 
 A round is over when the Sentinels agree on a primary, all others follow it, and all three servers have every confirmed
-write. The time of a failover is that without a successful write.
+write. The server that was a replica before and after must have gone on without a full copy, unless it was ahead of the one
+that was promoted. The time of a failover is that without a successful write.
 """
 
 import argparse
@@ -105,6 +106,16 @@ class Server(Process):
 
     def replication(self):
         return self.client.info("replication")
+
+    def full_copies(self):
+        """Those that it has got since its first start."""
+        text = "Full copy from " if self.kind == "tierce" else "Full resync from master"
+        return self.log.read_text(errors="replace").count(text)
+
+    def has_refused_one_ahead(self):
+        """Whether it has ever refused a replica of the same stream that knew more."""
+        log = self.log.read_text(errors="replace")
+        return "it knows more of the previous stream" in log or "Requested offset for second ID" in log
 
     def follows(self, primary):
         """Whether it has a link to the primary, and its file says so."""
@@ -264,6 +275,7 @@ def fail_over(fleet, writers, way):
     # WAIT 1 says nothing about a switch: the replica that confirms need not be the one that is promoted.
     writers.needed = 2 if way == "switch" else 1
     writers.wait_for_write()
+    copies = {server: server.full_copies() for server in fleet.servers}
     begun = time.monotonic()
     if way == "switch":
         fleet.sentinels[0].client.sentinel_failover(NAME)
@@ -279,6 +291,9 @@ def fail_over(fleet, writers, way):
     elif way == "stop":
         old.signal(signal.SIGCONT)
     wait_until("all follow the new primary", lambda: fleet.settled(new))
+    for server in fleet.servers:
+        if server not in (old, new) and server.full_copies() > copies[server] and not new.has_refused_one_ahead():
+            raise Failed(f"{server.directory.name} got a full copy from {new.directory.name}")
     if way == "switch":
         written = writers.wait_for_write()
         return new, None

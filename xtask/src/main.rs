@@ -1,6 +1,7 @@
 //! Tasks of this repository, behind `cargo xtask`.
 
 mod abuse;
+mod chart;
 mod collections;
 mod differential;
 mod documents;
@@ -35,6 +36,8 @@ enum Task {
     StartTime(start_time::Options),
     /// Abuse all protocols at random, while well-behaved clients verify their data.
     Abuse(abuse::Options),
+    /// Draw the chart of the README from docs/benchmarks.csv.
+    Chart,
     /// Write the pages of docs/ that are made from tables in the code.
     Documents,
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Stalls(options) => collections::stalls(&options),
         Task::StartTime(options) => start_time::run(&options),
         Task::Abuse(options) => abuse::run(&options),
+        Task::Chart => chart::write(),
         Task::Documents => documents::write(),
     };
     match result {
