@@ -18,7 +18,7 @@ use crate::durability::{Durability, LogDirectory, LogOptions, RecoveryError, Wal
 use crate::feed::{Feed, Follower, Reader, WAITING_BYTES_MAX};
 use crate::loading::GivenUp;
 use crate::log::Log;
-use crate::persistence::{self, LoadError, LoadReport, Purpose, Unfit, read_all};
+use crate::persistence::{self, LoadError, LoadReport, Source, Unfit, load_arriving};
 use crate::{encoding_limits, eviction, next_step};
 
 /// Why an engine could not be opened.
@@ -119,21 +119,18 @@ impl Opening {
         has_log.map_err(|error| self.of_log(error))
     }
 
-    /// Loads what the file at `path` holds, a snapshot of another engine, whether or not the time of its keys has come:
-    /// what happened behind it says what became of them. To be followed by [`replay`](Self::replay) and
-    /// [`keep`](Self::keep).
+    /// Loads a snapshot of another engine as it arrives, whether or not the time of its keys has come: what happened
+    /// behind it says what became of them. To be followed by [`replay`](Self::replay) and [`keep`](Self::keep).
     ///
     /// # Errors
-    /// When the file is damaged, or something in it has no place in this engine.
-    pub fn load_copy(&self, path: &Path) -> Result<LoadReport, OpenError> {
+    /// When it is damaged, or something in it has no place in this engine. Part of it is loaded then.
+    pub fn load_copy(&self, snapshot: Source<'_>) -> Result<LoadReport, OpenError> {
         let Engine { keyspace, log, loading, .. } = &*self.engine;
-        let purpose = Purpose::LoadAtStart(loading);
-        let loaded = read_all(path, &mut keyspace.locks(), log, purpose, Unfit::Refuse);
+        let loaded = load_arriving(snapshot, &mut keyspace.locks(), log, loading);
         if loading.is_given_up() {
             return Err(GivenUp.into());
         }
-        let missing = || io::Error::new(io::ErrorKind::NotFound, path.display().to_string());
-        Ok(loaded?.ok_or_else(missing)?)
+        Ok(loaded?)
     }
 
     /// Applies records of the change feed of another engine.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Instant;
 
@@ -58,6 +58,38 @@ pub(crate) enum Purpose<'n> {
     Verify,
 }
 
+/// What is read: a file, or what arrives as one.
+pub struct Source<'s> {
+    /// What errors call it.
+    pub name: &'s Path,
+    /// Its bytes, in order.
+    pub bytes: Box<dyn Read + Send + 's>,
+    /// How many these are, and what belongs to them of what follows: progress is told in parts of that.
+    pub len: u64,
+    /// What it says of the time when it was written is believed up to here, in Unix milliseconds.
+    written_ms_max: i64,
+}
+
+impl<'s> Source<'s> {
+    /// What another engine has written, read as it arrives. When that was does not matter: see [`read_all`].
+    pub fn arriving(name: &'s Path, bytes: impl Read + Send + 's, len: u64) -> Self {
+        Self { name, bytes: Box::new(bytes), len, written_ms_max: i64::MIN }
+    }
+
+    /// `None` if there is no such file.
+    fn file(path: &'s Path) -> Result<Option<Self>, LoadError> {
+        let failed = |source| LoadError::Io { path: path.to_owned(), source };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let metadata = file.metadata().map_err(failed)?;
+        let (len, written_ms_max) = (metadata.len(), values::written_ms_max(&metadata));
+        Ok(Some(Self { name: path, bytes: Box::new(file), len, written_ms_max }))
+    }
+}
+
 /// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
 /// already is replaced.
 ///
@@ -101,7 +133,9 @@ pub(crate) fn read(
     purpose: Purpose<'_>,
     unfit: Unfit,
 ) -> Result<Option<LoadReport>, LoadError> {
-    read_at(path, locks, log, verifies, purpose, unfit, crate::clock::unix_ms())
+    let Some(source) = Source::file(path)? else { return Ok(None) };
+    let now_ms = crate::clock::unix_ms();
+    read_source(source, locks, log, verifies, purpose, unfit, now_ms).map(Some)
 }
 
 /// The same with keys whose deadline has come, for a server that decides on them as little as on others.
@@ -112,32 +146,37 @@ pub(crate) fn read_all(
     purpose: Purpose<'_>,
     unfit: Unfit,
 ) -> Result<Option<LoadReport>, LoadError> {
-    read_at(path, locks, log, true, purpose, unfit, i64::MIN)
+    let Some(source) = Source::file(path)? else { return Ok(None) };
+    read_source(source, locks, log, true, purpose, unfit, i64::MIN).map(Some)
 }
 
-fn read_at(
-    path: &Path,
+/// Loads what arrives, also keys whose deadline has come.
+pub(crate) fn load_arriving(
+    source: Source<'_>,
+    locks: &mut ShardLocks<'_>,
+    log: &Log,
+    loading: &Loading,
+) -> Result<LoadReport, LoadError> {
+    let purpose = Purpose::LoadAtStart(loading);
+    read_source(source, locks, log, true, purpose, Unfit::Refuse, i64::MIN)
+}
+
+fn read_source(
+    source: Source<'_>,
     locks: &mut ShardLocks<'_>,
     log: &Log,
     verifies: bool,
     purpose: Purpose<'_>,
     unfit: Unfit,
     now_ms: i64,
-) -> Result<Option<LoadReport>, LoadError> {
-    let io_error = |source| LoadError::Io { path: path.to_owned(), source };
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error(error)),
-    };
-    let metadata = file.metadata().map_err(io_error)?;
-    let total_bytes = metadata.len();
+) -> Result<LoadReport, LoadError> {
+    let Source { name: path, bytes, len: total_bytes, written_ms_max } = source;
     log.notice(format_args!("Loading {} ({total_bytes} bytes)", path.display()));
     if let Purpose::LoadAtStart(loading) = &purpose {
         loading.expect(total_bytes);
     }
     let begun = Instant::now();
-    let reader = Reader::new(file).map_err(|source| format_error(path, source))?;
+    let reader = Reader::new(bytes).map_err(|source| format_error(path, source))?;
     let keyspace = locks.keyspace();
     let (stores, loading, names) = match purpose {
         Purpose::LoadAtStart(loading) => (true, Some(loading), None),
@@ -155,10 +194,8 @@ fn read_at(
         outgoing: None,
         unfit,
         now_ms,
-        written_ms_max: match now_ms {
-            i64::MIN => i64::MIN,
-            _ => values::written_ms_max(&metadata),
-        },
+        // Without a clock, what the file says of one is of no use.
+        written_ms_max: if now_ms == i64::MIN { i64::MIN } else { written_ms_max },
         note: ItemNote::NONE,
         written_ms: i64::MIN,
         stream_name: None,
@@ -187,7 +224,7 @@ fn read_at(
          out as empty",
         begun.elapsed().as_secs_f64()
     ));
-    Ok(Some(parser.report))
+    Ok(parser.report)
 }
 
 fn format_error(path: &Path, source: Error) -> LoadError {
@@ -197,7 +234,7 @@ fn format_error(path: &Path, source: Error) -> LoadError {
 /// Reads the file: what is to be stored goes to another thread.
 struct Parser<'a> {
     path: &'a Path,
-    reader: Reader<File>,
+    reader: Reader<Box<dyn Read + Send + 'a>>,
     keyspace: &'a Keyspace,
     log: &'a Log,
     is_at_start: bool,

@@ -1,11 +1,16 @@
 //! Fills an empty data directory from a log.
 //!
-//! The snapshot is written to a file and loaded from there, then the records behind it are replayed as those of the local
-//! log are. The local log counts when all of that is in it ([`Opening::keep`]), so a restore that is killed begins anew.
+//! The snapshot is loaded while it arrives, then the records behind it are replayed as those of the local log are. The
+//! local log counts when all of that is in it ([`Opening::keep`]), so a restore that is killed begins anew.
 
-use std::io::Write;
+use std::io::{self, Read};
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::{Buf, Bytes};
 use tierce_bucket::{Group, Item, Moment, Restore, RestoreProgress};
 use tierce_keyspace::log::{Replay, Unfinished};
 use tokio::runtime::Runtime;
@@ -13,10 +18,13 @@ use tokio::runtime::Runtime;
 use super::BucketError;
 use super::spool::DESCRIPTION;
 use crate::engine::Opening;
-use crate::persistence::{NewFile, Syncing};
+use crate::persistence::Source;
 
 /// A line about the progress appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
+
+/// So many parts wait for the thread that loads them: the next one is there while one is read.
+const PARTS_AHEAD: usize = 1;
 
 /// Where a restore came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,15 +62,29 @@ pub(super) fn fill(
             .map_err(failed)
             .and(Err(BucketError::Settings(text)));
     }
-    let mut filling = Filling { opening, url: &url, file: None, replay: None, reported: begun };
+    let mut filling =
+        Filling { opening, url: &url, is_begun: false, replay: None, reported: begun };
     filling.begin(restore.progress(), restore.position());
-    while let Some(item) = runtime.block_on(restore.next()).map_err(failed)? {
-        filling.take(item)?;
+    let mut next = || {
+        let item = runtime.block_on(restore.next()).map_err(failed)?;
         let (done, total) = done(restore.progress());
         report(done, total);
-        filling.tell(done, total)?;
+        Ok(item.map(|item| (item, done, total)))
+    };
+    let mut item = next()?;
+    while let Some((taken, done, total)) = item {
+        item = match taken {
+            Item::Snapshot { description, .. } => {
+                filling.load_snapshot(&description, total, &mut next)?
+            }
+            Item::Part(_) => return Err(filling.wrong("a part without a snapshot")),
+            Item::Batches { number, batches, .. } => {
+                filling.apply(number, &batches)?;
+                filling.tell(done, total)?;
+                next()?
+            }
+        };
     }
-    filling.load_snapshot()?;
     let mut unfinished = Unfinished::default();
     if let Some(replay) = filling.replay.take() {
         unfinished = replay.finish().map_err(|error| filling.wrong(error))?.unfinished;
@@ -86,12 +108,15 @@ pub(super) fn fill(
     Ok((restored, unfinished))
 }
 
+/// An item of the restore, with what is done then, and all of it.
+type Next = Option<(Item, u64, u64)>;
+
 /// A directory that is being filled.
 struct Filling<'f> {
     opening: &'f mut Opening,
     url: &'f str,
-    /// The snapshot, as far as it is there.
-    file: Option<NewFile>,
+    /// Whether there was anything yet.
+    is_begun: bool,
     /// What applies records, once the snapshot is loaded.
     replay: Option<Replay>,
     reported: Instant,
@@ -109,46 +134,49 @@ impl Filling<'_> {
         ));
     }
 
-    fn take(&mut self, item: Item) -> Result<(), BucketError> {
-        match item {
-            Item::Snapshot { description, .. } => {
-                if description != DESCRIPTION {
-                    let what = description.escape_ascii();
-                    return Err(self.wrong(format_args!("a snapshot of an unknown kind: {what}")));
-                }
-                if self.file.is_some() || self.replay.is_some() {
-                    return Err(self.wrong("a second snapshot"));
-                }
-                // The name is not used: the file never gets it.
-                let target = self.opening.settings().dir().join("bucket.rdb");
-                let file = NewFile::create(&target, Syncing::AtTheEnd);
-                self.file = Some(file.map_err(|error| self.wrong(error))?);
-            }
-            Item::Part(bytes) => {
-                let Some(file) = &mut self.file else {
-                    return Err(self.wrong("a part without a snapshot"));
-                };
-                file.write_all(&bytes)?;
-            }
-            Item::Batches { number, batches, .. } => {
-                self.load_snapshot()?;
-                if self.replay.is_none() {
-                    self.replay = Some(self.opening.replay()?);
-                }
-                let replay = self.replay.as_mut().expect("made above");
-                let applied = batches.iter().try_for_each(|record| replay.record(record));
-                applied.map_err(|error| self.wrong(format_args!("object {number}: {error}")))?;
-            }
+    /// Loads a snapshot in another thread while this one gets its parts: what comes behind them.
+    fn load_snapshot(
+        &mut self,
+        description: &[u8],
+        total: u64,
+        next: &mut impl FnMut() -> Result<Next, BucketError>,
+    ) -> Result<Next, BucketError> {
+        if description != DESCRIPTION {
+            let what = description.escape_ascii();
+            return Err(self.wrong(format_args!("a snapshot of an unknown kind: {what}")));
         }
-        Ok(())
+        if std::mem::replace(&mut self.is_begun, true) {
+            return Err(self.wrong("a second snapshot"));
+        }
+        let name = PathBuf::from(format!("the snapshot in {}", self.url));
+        let opening = &*self.opening;
+        let (parts, arriving) = sync_channel(PARTS_AHEAD);
+        let (behind, loaded) = thread::scope(|scope| {
+            let load = || {
+                let snapshot = Source::arriving(&name, Parts::of(arriving), total);
+                opening.load_copy(snapshot)
+            };
+            let loading = thread::Builder::new().name("restore".into()).spawn_scoped(scope, load);
+            let behind = pass_on(parts, next);
+            let loaded =
+                loading.map(|loading| loading.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            (behind, loaded)
+        });
+        // Without all parts, what is loaded is damaged for that reason.
+        let behind = behind?;
+        loaded??;
+        behind.ok_or_else(|| self.wrong("the snapshot ends before its last part"))
     }
 
-    /// Loads the snapshot, if there is one that is not loaded.
-    fn load_snapshot(&mut self) -> Result<(), BucketError> {
-        let Some(mut file) = self.file.take() else { return Ok(()) };
-        file.flush()?;
-        self.opening.load_copy(file.path())?;
-        Ok(())
+    /// Applies the batches of an object.
+    fn apply(&mut self, number: u64, batches: &[Bytes]) -> Result<(), BucketError> {
+        self.is_begun = true;
+        if self.replay.is_none() {
+            self.replay = Some(self.opening.replay()?);
+        }
+        let replay = self.replay.as_mut().expect("made above");
+        let applied = batches.iter().try_for_each(|record| replay.record(record));
+        applied.map_err(|error| self.wrong(format_args!("object {number}: {error}")))
     }
 
     /// Tells those who wait for the start how far it is.
@@ -165,6 +193,49 @@ impl Filling<'_> {
 
     fn wrong(&self, reason: impl ToString) -> BucketError {
         BucketError::Content { url: self.url.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// Passes the parts of a snapshot on: the first item behind them, or `None` when nothing takes them any more.
+fn pass_on(
+    parts: SyncSender<Bytes>,
+    next: &mut impl FnMut() -> Result<Next, BucketError>,
+) -> Result<Option<Next>, BucketError> {
+    loop {
+        match next()? {
+            Some((Item::Part(part), ..)) => {
+                if parts.send(part).is_err() {
+                    return Ok(None);
+                }
+            }
+            behind => return Ok(Some(behind)),
+        }
+    }
+}
+
+/// The bytes of parts, one behind the other, as they arrive.
+struct Parts {
+    arriving: Receiver<Bytes>,
+    /// What is left of the last one.
+    rest: Bytes,
+}
+
+impl Parts {
+    fn of(arriving: Receiver<Bytes>) -> Self {
+        Self { arriving, rest: Bytes::new() }
+    }
+}
+
+impl Read for Parts {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() {
+            // Nothing else comes when the other end is gone.
+            let Ok(part) = self.arriving.recv() else { return Ok(0) };
+            self.rest = part;
+        }
+        let len = bytes.len().min(self.rest.len());
+        self.rest.copy_to_slice(&mut bytes[..len]);
+        Ok(len)
     }
 }
 
