@@ -154,6 +154,9 @@ fn load_watched(
     loaded: impl FnOnce(&Arc<Engine>),
 ) -> Result<LoadedEngine, OpenError> {
     let engine = Arc::clone(opening.engine());
+    if console.is_shown() {
+        engine.loading.show_elsewhere();
+    }
     let (ends, end) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let watch = move || {
