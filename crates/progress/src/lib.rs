@@ -111,7 +111,7 @@ impl Progress {
             Shown::Bar(bar) => {
                 bar.set_length(total);
                 bar.set_position(done);
-                let words = words();
+                let words = if bar.elapsed() < ESTIMATED_FROM { String::new() } else { words() };
                 bar.set_message(if words.is_empty() { words } else { format!(", {words}") });
             }
             Shown::Lines(lines, begun) => {

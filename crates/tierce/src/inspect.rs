@@ -345,9 +345,9 @@ fn keep(list: &mut Vec<(u64, Vec<u8>)>, count: usize, figure: u64, key: &[u8]) {
     list.truncate(count);
 }
 
-/// Milliseconds as seconds, without zeros behind.
+/// Milliseconds as seconds, to a tenth at most.
 fn seconds(ms: i64) -> f64 {
-    ms as f64 / 1000.0
+    (ms as f64 / 100.0).round() / 10.0
 }
 
 /// The reply to HOTKEYS GET for people: an array with a map, or with names and values in turn.
@@ -415,12 +415,12 @@ mod tests {
         let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
         let list = Value::Array(vec![bulk("k\n"), Value::Int(7)]);
         let flat =
-            vec![bulk("collection-duration-ms"), Value::Int(5), bulk("by-cpu-time-us"), list];
+            vec![bulk("collection-duration-ms"), Value::Int(3004), bulk("by-cpu-time-us"), list];
         let pairs = flat.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
         let of = |fields| hot_report(&Value::Array(vec![fields])).unwrap();
         let (flat, map) = (of(Value::Array(flat)), of(Value::Map(pairs)));
         assert_eq!(flat, map);
-        assert!(flat.contains("hot keys, measured for 0.005 s") && flat.contains("7 us"), "{flat}");
+        assert!(flat.contains("hot keys, measured for 3 s") && flat.contains("7 us"), "{flat}");
         assert!(flat.ends_with("k\\n\n"), "{flat}");
         assert_eq!(hot_report(&Value::Null), None);
     }
