@@ -90,8 +90,8 @@ mod tests {
     }
 
     fn said(provider: Arc<dyn CredentialProvider<Credential = ()>>) -> Option<String> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true);
         let check = async {
             let checked = Credentials::new(&provider, "set A").check("s3://name/prefix").await;
             checked.err().map(|error| error.to_string())
