@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use tierce_harness::{Launch, Outcome, Server, TempDir, encode, wait_until};
 
@@ -163,6 +164,31 @@ fn snapshot_with_a_library(engine: &str) -> Vec<u8> {
     // No checksum.
     file.extend([0; 8]);
     file
+}
+
+/// Someone goes back to Redis for a while, and returns. The snapshots that Tierce writes itself are no reason to warn.
+#[test]
+fn what_redis_wrote_behind_the_log_is_named_at_the_start() {
+    let dir = TempDir::new();
+    let snapshot = dir.path().join("dump.rdb");
+    let changed_later = || {
+        let file = fs::File::options().write(true).open(&snapshot).expect("a file");
+        file.set_modified(SystemTime::now() + Duration::from_secs(60)).expect("a time");
+    };
+    durable(&dir).start().connect().check("SET k log", "+OK");
+    fs::write(&snapshot, snapshot_with_a_library("lua")).expect("a file");
+    changed_later();
+    let server = durable(&dir).start();
+    let mut c = server.connect();
+    c.check("GET k", "\"log\"");
+    let said = server.output();
+    let command = format!("tierce import {} --dir NEW-DIRECTORY", snapshot.display());
+    assert!(said.contains("newer than Tierce's log") && said.contains(&command), "{said}");
+    c.check("SAVE", "+OK");
+    drop(server);
+    changed_later();
+    let said = durable(&dir).start().output();
+    assert!(!said.contains("newer than Tierce's log"), "{said}");
 }
 
 #[test]

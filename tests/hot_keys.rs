@@ -111,10 +111,9 @@ fn inspect_shows_big_keys_of_each_type() {
     let lines: Vec<_> = said.lines().map(str::trim).collect();
     assert!(lines.contains(&"100000 bytes           huge"), "{said}");
     assert!(lines.contains(&"3 elements        list"), "{said}");
-    assert!(said.contains("\nhash: 1 keys") && said.contains("\nstream: 1 keys"), "{said}");
-    // Without a terminal, progress is plain lines.
-    assert!(progress.contains("scan: 100 % of 2004 keys"), "{progress}");
-    assert_eq!(inspect(&server, &["--big", "-q"]).2, "");
+    assert!(said.contains("\nhash: 1 key,") && said.contains("\nstream: 1 key,"), "{said}");
+    // Without a terminal, short work has no progress.
+    assert_eq!(progress, "");
 }
 
 #[test]
@@ -137,7 +136,7 @@ fn inspect_shows_hot_keys_and_leaves_a_session_of_others_alone() {
     });
     let (code, said, error) = load;
     assert_eq!(code, 0, "{error}");
-    assert!(said.contains("hot keys of ") && said.contains(" hot\n"), "{said}");
+    assert!(said.contains("hot keys, measured for ") && said.contains(" hot\n"), "{said}");
     c.check("HOTKEYS GET", "nil");
 
     let refused = inspect(&launch().with("requirepass", "secret").start(), &["--big"]);

@@ -11,8 +11,10 @@ const WIDTH: f64 = 760.0;
 const BARS: f64 = 390.0;
 /// Room on the right for the number beside the longest bar.
 const RIGHT: f64 = 56.0;
-/// Width of a number and the room before it.
-const NUMBER: f64 = 36.0;
+/// Width of a number with its star, and the room before it.
+const NUMBER: f64 = 44.0;
+/// Room above the first title.
+const MARGIN: f64 = 16.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
 
@@ -30,6 +32,10 @@ struct Measured<'a> {
     other: &'a str,
     what: &'a str,
     ratio: f64,
+    /// The ratio is the median of each round's: there are no two figures of which it is the ratio.
+    is_of_rounds: bool,
+    machine: &'a str,
+    date: &'a str,
 }
 
 /// Reads the columns of the table that are drawn. The table has a line of names, and no quoted fields.
@@ -41,6 +47,7 @@ fn parse(table: &str) -> Result<Vec<Measured<'_>>, String> {
         found.ok_or_else(|| format!("the table has no column {name}"))
     };
     let (other, what, ratio) = (column("other")?, column("what")?, column("ratio")?);
+    let (of, machine, date) = (column("of")?, column("machine")?, column("date")?);
     lines
         .map(|line| {
             let fields: Vec<&str> = line.split(',').collect();
@@ -49,7 +56,19 @@ fn parse(table: &str) -> Result<Vec<Measured<'_>>, String> {
             }
             let number = fields[ratio].parse().ok().filter(|ratio: &f64| *ratio > 0.0);
             let ratio = number.ok_or_else(|| format!("no ratio: {line}"))?;
-            Ok(Measured { other: fields[other], what: fields[what], ratio })
+            let is_of_rounds = match fields[of] {
+                "rounds" => true,
+                "medians" => false,
+                _ => return Err(format!("a ratio is of rounds or of medians: {line}")),
+            };
+            Ok(Measured {
+                other: fields[other],
+                what: fields[what],
+                ratio,
+                is_of_rounds,
+                machine: fields[machine],
+                date: fields[date],
+            })
         })
         .collect()
 }
@@ -60,16 +79,17 @@ fn draw(rows: &[Measured<'_>]) -> String {
     let scale = (WIDTH - BARS - RIGHT) / longest;
     let one = BARS + scale;
     let mut body = String::new();
-    let mut y = 52.0;
+    let mut y = MARGIN;
     for group in rows.chunk_by(|a, b| a.other == b.other) {
         let other = group[0].other;
         let top = y;
         let _ = writeln!(
             body,
-            "<text class=\"note\" x=\"16\" y=\"{:.0}\">beside {other}</text>",
-            y + 16.0
+            "<text x=\"16\" y=\"{:.0}\" font-size=\"16\" font-weight=\"bold\">Cost relative to {other}{}</text>",
+            y + 14.0,
+            if y == MARGIN { " (shorter is better)" } else { "" },
         );
-        y += ROW + 4.0;
+        y += 46.0;
         for row in group {
             bar(&mut body, row, y, scale);
             y += ROW;
@@ -77,20 +97,28 @@ fn draw(rows: &[Measured<'_>]) -> String {
         let _ = writeln!(
             body,
             "<line class=\"one\" x1=\"{one:.1}\" y1=\"{:.0}\" x2=\"{one:.1}\" y2=\"{y:.0}\" stroke-dasharray=\"3 3\"/>\
-             <text class=\"note\" x=\"{:.1}\" y=\"{:.0}\">1 = {other}</text>",
-            top + 4.0,
+             <text class=\"note\" x=\"{:.1}\" y=\"{:.0}\">1.0 = same</text>",
+            top + 26.0,
             one + 6.0,
-            top + 16.0,
+            top + 38.0,
         );
-        y += 12.0;
+        y += 16.0;
     }
+    for line in footer(rows) {
+        let _ = writeln!(
+            body,
+            "<text class=\"note\" x=\"16\" y=\"{:.0}\" font-size=\"12\">{line}</text>",
+            y + 12.0
+        );
+        y += 18.0;
+    }
+    y += 10.0;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{y:.0}\" \
          viewBox=\"0 0 {WIDTH} {y:.0}\" role=\"img\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <title>Tierce divided by redis-server and memcached</title>\n<style>\n{STYLE}\n</style>\n\
+         <title>Cost of Tierce relative to redis-server and memcached</title>\n<style>\n{STYLE}\n</style>\n\
          <rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"{:.0}\" height=\"{:.0}\" rx=\"6\"/>\n\
-         <text x=\"16\" y=\"30\" font-size=\"16\" font-weight=\"bold\">Tierce divided by the other server: less is \
-         better</text>\n{body}</svg>\n",
+         {body}</svg>\n",
         WIDTH - 1.0,
         y - 1.0,
     )
@@ -107,7 +135,7 @@ fn bar(body: &mut String, row: &Measured<'_>, y: f64, scale: f64) {
         body,
         "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
          <rect class=\"{class}\" x=\"{BARS}\" y=\"{y:.0}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"2\"/>\
-         <text x=\"{:.1}\" y=\"{:.0}\">{:.2}</text>",
+         <text x=\"{:.1}\" y=\"{:.0}\">{:.2}{}</text>",
         BARS - 10.0,
         y + 12.0,
         row.what,
@@ -115,7 +143,36 @@ fn bar(body: &mut String, row: &Measured<'_>, y: f64, scale: f64) {
         number,
         y + 12.0,
         row.ratio,
+        if row.is_of_rounds { OF_ROUNDS } else { "" },
     );
+}
+
+/// Beside the number of a row whose ratio is the median of each round's.
+const OF_ROUNDS: &str = "*";
+
+/// What the marks mean, and where the figures come from.
+fn footer(rows: &[Measured<'_>]) -> Vec<String> {
+    let sorted = |of: fn(&Measured<'_>) -> String| {
+        let mut all: Vec<_> = rows.iter().map(of).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let machines = sorted(|row| row.machine.to_owned());
+    let dates = sorted(|row| row.date.to_owned());
+    let mut lines = Vec::new();
+    if rows.iter().any(|row| row.is_of_rounds) {
+        lines.push(format!(
+            "{OF_ROUNDS} median of the ratios of all rounds; the others are ratios of medians"
+        ));
+    }
+    if let (Some(first), Some(last)) = (dates.first(), dates.last()) {
+        let machines = machines.join(", ");
+        lines.push(format!(
+            "Machines {machines}, {first} to {last}: commands and figures in docs/benchmarks.md"
+        ));
+    }
+    lines
 }
 
 fn docs() -> PathBuf {
@@ -133,6 +190,8 @@ pub(crate) fn write() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HEAD: &str = "other,what,ratio,of,machine,date\n";
 
     fn kept(name: &str) -> String {
         std::fs::read_to_string(docs().join(name)).unwrap()
@@ -159,14 +218,23 @@ mod tests {
 
     #[test]
     fn a_damaged_table_is_refused() {
-        for table in ["", "other,what\n", "other,what,ratio\na,b\n", "other,what,ratio\na,b,fast\n"]
-        {
-            assert!(parse(table).is_err(), "{table:?}");
+        for table in [
+            "",
+            "other,what\n",
+            "{HEAD}a,b\n",
+            "{HEAD}a,b,fast,rounds,A,1\n",
+            "{HEAD}a,b,1,days,A,1\n",
+        ] {
+            let table = table.replace("{HEAD}", HEAD);
+            assert!(parse(&table).is_err(), "{table:?}");
         }
-        let rows = parse("other,what,ratio\na,b,0.5\na,c,1.5\nd,e,1\n").unwrap();
+        let rows = format!("{HEAD}a,b,0.5,rounds,A,2\na,c,1.5,medians,B,1\nd,e,1,medians,A,1\n");
+        let rows = parse(&rows).unwrap();
         let picture = draw(&rows);
         assert_eq!(picture.matches("class=\"more\"").count(), 1);
         assert_eq!(picture.matches("class=\"less\"").count(), 2);
-        assert_eq!(picture.matches(">beside ").count(), 2);
+        assert_eq!(picture.matches(">Cost relative to ").count(), 2);
+        assert!(picture.contains(">0.50*<") && picture.contains(">1.50<"));
+        assert!(picture.contains(">Machines A, B, 1 to 2: "));
     }
 }

@@ -17,6 +17,16 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// No credentials were found, neither configured ones nor those of an instance.
+    #[error("no credentials for {url}: {advice}{}", in_brackets(cause))]
+    Credentials {
+        /// The location as it was given.
+        url: String,
+        /// What to set.
+        advice: &'static str,
+        /// What was said by who was asked for them; empty if that is of no use.
+        cause: String,
+    },
     /// The store failed the test of its conditional writes: a log in it could have two writers.
     #[error("this store cannot hold a log: {0}")]
     Unusable(String),
@@ -130,6 +140,10 @@ fn shorten(text: &str) -> String {
         short += "...";
     }
     short.replace(['\r', '\n'], " ")
+}
+
+fn in_brackets(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" ({})", shorten(text)) }
 }
 
 /// A store's own words are no longer than this.

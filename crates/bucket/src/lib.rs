@@ -65,6 +65,7 @@ mod aws_files;
 mod body;
 mod chain;
 mod counters;
+mod credentials;
 mod env;
 mod error;
 mod fields;

@@ -18,6 +18,7 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use url::{Host, Url};
 
 use crate::aws_files;
+use crate::credentials::Credentials;
 use crate::error::{Error, Result};
 
 /// A parsed location: a store, and the prefix of a log group in it.
@@ -26,7 +27,12 @@ pub struct Location {
     url: String,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
+    /// `None` if requests are not signed.
+    credentials: Option<Credentials>,
 }
+
+/// The client for a bucket, and what it signs its requests with.
+type Client = (Arc<dyn ObjectStore>, Option<Credentials>);
 
 impl Location {
     /// Parses a location and makes the client for it. No request is sent yet.
@@ -46,20 +52,33 @@ impl Location {
         }
         if parsed.scheme() == "file" {
             let (store, prefix) = directory(&parsed).map_err(wrong)?;
-            return Ok(Self { url: url.into(), store, prefix });
+            return Ok(Self { url: url.into(), store, prefix, credentials: None });
         }
         let name = parsed.host_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| wrong("the name of the bucket is missing".into()))?;
         let prefix = Path::from_url_path(parsed.path())
             .map_err(|error| wrong(format!("the prefix: {error}")))?;
         install_tls();
-        let store = match parsed.scheme() {
+        let client = match parsed.scheme() {
             "s3" => s3(name),
             "gs" => gs(name),
             "az" => az(name),
             other => Err(format!("{other}:// is not known; use s3://, gs://, az:// or file://")),
         };
-        Ok(Self { url: url.into(), store: store.map_err(wrong)?, prefix })
+        let (store, credentials) = client.map_err(wrong)?;
+        Ok(Self { url: url.into(), store, prefix, credentials })
+    }
+
+    /// Looks for credentials before a request needs them. It takes some seconds if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Credentials`], with what to set.
+    pub async fn check_credentials(&self) -> Result<()> {
+        match &self.credentials {
+            Some(credentials) => credentials.check(&self.url).await,
+            None => Ok(()),
+        }
     }
 
     /// The location as it was given.
@@ -77,7 +96,7 @@ fn install_tls() {
     });
 }
 
-fn s3(name: &str) -> Result<Arc<dyn ObjectStore>, String> {
+fn s3(name: &str) -> Result<Client, String> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(name);
     for (setting, value) in aws_files::read(|name| std::env::var(name).ok())? {
         let key = setting.parse().map_err(|error| format!("{setting}: {error}"))?;
@@ -87,28 +106,46 @@ fn s3(name: &str) -> Result<Arc<dyn ObjectStore>, String> {
         .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
         .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
     let options = client(endpoint.as_deref(), "AWS_ENDPOINT_URL")?;
-    built(builder.with_client_options(options).with_retry(no_retries()).build())
+    let is_signed = !is_true(builder.get_config_value(&AmazonS3ConfigKey::SkipSignature));
+    let store = builder.with_client_options(options).with_retry(no_retries()).build();
+    let store = store.map_err(|error| error.to_string())?;
+    let credentials = Credentials::new(
+        store.credentials(),
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run with an instance role",
+    );
+    Ok((Arc::new(store), Some(credentials).filter(|_| is_signed)))
 }
 
-fn gs(name: &str) -> Result<Arc<dyn ObjectStore>, String> {
+fn gs(name: &str) -> Result<Client, String> {
     let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name);
     let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
     let options = client(endpoint.as_deref(), "GOOGLE_BASE_URL")?;
-    built(builder.with_client_options(options).with_retry(no_retries()).build())
+    let is_signed = !is_true(builder.get_config_value(&GoogleConfigKey::SkipSignature));
+    let store = builder.with_client_options(options).with_retry(no_retries()).build();
+    let store = store.map_err(|error| error.to_string())?;
+    let credentials = Credentials::new(
+        store.credentials(),
+        "set GOOGLE_SERVICE_ACCOUNT to the file of its key, or run with an instance's service account",
+    );
+    Ok((Arc::new(store), Some(credentials).filter(|_| is_signed)))
 }
 
-fn az(name: &str) -> Result<Arc<dyn ObjectStore>, String> {
+fn az(name: &str) -> Result<Client, String> {
     let builder = MicrosoftAzureBuilder::from_env().with_container_name(name);
     let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
     let options = client(endpoint.as_deref(), "AZURE_ENDPOINT")?;
-    built(builder.with_client_options(options).with_retry(no_retries()).build())
+    let is_signed = !is_true(builder.get_config_value(&AzureConfigKey::SkipSignature));
+    let store = builder.with_client_options(options).with_retry(no_retries()).build();
+    let store = store.map_err(|error| error.to_string())?;
+    let credentials = Credentials::new(
+        store.credentials(),
+        "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or run with a managed identity",
+    );
+    Ok((Arc::new(store), Some(credentials).filter(|_| is_signed)))
 }
 
-fn built<S: ObjectStore, E: ToString>(store: Result<S, E>) -> Result<Arc<dyn ObjectStore>, String> {
-    match store {
-        Ok(store) => Ok(Arc::new(store)),
-        Err(error) => Err(error.to_string()),
-    }
+fn is_true(value: Option<String>) -> bool {
+    value.is_some_and(|value| value == "true")
 }
 
 /// A directory, with files and directories synced. Not for NFS, where a link may report a failure and be there. It is

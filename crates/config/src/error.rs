@@ -56,7 +56,7 @@ pub enum ConfigError {
         line: usize,
     },
     /// A value is refused.
-    #[error("{assignment}: {reason}{}", help_hint(assignment))]
+    #[error("{assignment}: {}{}", reason.explained(), help_hint(assignment))]
     Invalid {
         /// What was said.
         assignment: Assignment,
@@ -154,11 +154,11 @@ fn lines(objections: &[(Assignment, &str)]) -> String {
     lines.join("\n")
 }
 
-/// Where the values of an option are explained.
+/// Where the values of an option or a variable are explained.
 fn help_hint(assignment: &Assignment) -> String {
     let is_directive = FILE_LINES.iter().all(|line| line.name.as_bytes() != &*assignment.name);
     match assignment.origin {
-        Origin::Argument if is_directive => {
+        Origin::Argument | Origin::Environment if is_directive => {
             format!("; see tierce --help {}", String::from_utf8_lossy(&assignment.name))
         }
         _ => String::new(),

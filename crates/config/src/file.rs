@@ -64,7 +64,12 @@ fn read_bounded(stream: &mut dyn Read, path: &Path) -> Result<Vec<u8>, ConfigErr
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
-    ConfigError::Unreadable { path: path.to_owned(), reason: os_reason(error), hint: String::new() }
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; run as a user who may read it, or change its rights",
+        io::ErrorKind::IsADirectory => "; name the file in it",
+        _ => "",
+    };
+    ConfigError::Unreadable { path: path.to_owned(), reason: os_reason(error), hint: hint.into() }
 }
 
 /// Understands the lines of a text, without following `include`.

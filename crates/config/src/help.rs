@@ -34,7 +34,7 @@ pub struct Tool {
 /// The text of `tierce --help`. It fits a terminal of 24 rows with the prompt below.
 pub(super) fn overview(tools: &[Tool]) -> String {
     let mut text = version();
-    text.push_str("A key-value server for the clients and habits of Redis, on many cores.\n\n");
+    text.push_str("A key-value server compatible with Redis and memcached.\n\n");
     text.push_str(USAGE);
     if !tools.is_empty() {
         text.push_str("Tools, each with --help:\n");

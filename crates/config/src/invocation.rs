@@ -9,7 +9,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tierce_wire::words;
 
@@ -56,6 +56,12 @@ pub fn parse(
     if let Some(tool) = tool {
         return Ok(Invocation::Tool { name: tool.name, args: args[1..].to_vec() });
     }
+    if let [first, rest @ ..] = &*args
+        && first == "help"
+        && !Path::new(first).exists()
+    {
+        return help_of(rest, tools);
+    }
     let (file, options) = split_file(&args, tools);
     let mut sources = Sources { file, ..Sources::default() };
     let mut check_only = false;
@@ -81,6 +87,16 @@ pub fn parse(
     }
     sources.environment = environment::read(env);
     Ok(if check_only { Invocation::CheckConfig(sources) } else { Invocation::Serve(sources) })
+}
+
+/// `tierce help`, alone or with the name of a tool or a directive.
+fn help_of(words: &[OsString], tools: &[Tool]) -> Result<Invocation, ConfigError> {
+    let first = words.first();
+    if let Some(tool) = tools.iter().find(|tool| first.is_some_and(|word| tool.name == word)) {
+        return Ok(Invocation::Tool { name: tool.name, args: vec!["--help".into()] });
+    }
+    let args = first.map(|word| word.as_bytes().to_vec());
+    help_about(&CommandOption { name: b"help".into(), args: args.into_iter().collect() }, tools)
 }
 
 /// Options that are not directives.

@@ -60,6 +60,14 @@ impl Invalid {
         Self(Cow::Borrowed(reason))
     }
 
+    /// What is wrong, for who writes a configuration. Clients get the words of Redis.
+    pub(super) fn explained(&self) -> &str {
+        match *self == NOT_MEMORY {
+            true => "must be a size such as 512mb or 4gb",
+            false => &self.0,
+        }
+    }
+
     pub(super) fn text(reason: impl Into<String>) -> Self {
         Self(Cow::Owned(reason.into()))
     }

@@ -92,8 +92,8 @@ impl FileSource {
 /// Adds the hint if the named file itself, not one that it includes, cannot be read.
 fn with_hint(error: ConfigError, named: &Path, more: &str) -> ConfigError {
     match error {
-        ConfigError::Unreadable { path, reason, .. } if path == named => {
-            ConfigError::Unreadable { path, reason, hint: more.to_owned() }
+        ConfigError::Unreadable { path, reason, hint } if path == named => {
+            ConfigError::Unreadable { path, reason, hint: hint + more }
         }
         other => other,
     }
@@ -394,7 +394,7 @@ mod tests {
             "",
             &[],
             "port",
-            "-:2: maxmemory: argument must be a memory value",
+            "-:2: maxmemory: must be a size such as 512mb or 4gb",
         );
         check("port", "", &[], "port", "-:1: port: wrong number of arguments");
         check("port 1 2", "", &[], "port", "-:1: port: wrong number of arguments");
@@ -402,7 +402,7 @@ mod tests {
         let range =
             "--port: argument must be between 0 and 65535 inclusive; see tierce --help port";
         check("", "--port 99999", &[], "port", range);
-        let yes = "TIERCE_PROTECTED_MODE: argument must be 'yes' or 'no'";
+        let yes = "TIERCE_PROTECTED_MODE: argument must be 'yes' or 'no'; see tierce --help protected-mode";
         check("", "", &[("TIERCE_PROTECTED_MODE", "true")], "port", yes);
         check("", "--include x", &[], "port", "--include: works in files only");
     }

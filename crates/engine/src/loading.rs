@@ -25,6 +25,7 @@ pub struct GivenUp;
 pub struct Loading {
     is_on: AtomicBool,
     is_given_up: AtomicBool,
+    is_shown: AtomicBool,
     begun_ms: AtomicI64,
     total_bytes: AtomicU64,
     loaded_bytes: AtomicU64,
@@ -83,6 +84,17 @@ impl Loading {
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.is_given_up.load(Relaxed)
+    }
+
+    /// A bar shows how far it is, so the log has no lines of that.
+    pub fn show_elsewhere(&self) {
+        self.is_shown.store(true, Relaxed);
+    }
+
+    /// How far it is, for the log: `None` if a bar shows it, or nothing is being loaded.
+    #[must_use]
+    pub fn report_for_log(&self) -> Option<LoadingReport> {
+        self.report().filter(|_| !self.is_shown.load(Relaxed))
     }
 
     /// Has it rest so long after each item from now on. A rest of before ends.

@@ -11,7 +11,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,14 @@ pub enum Unit {
 /// A phase of a benchmark is told in lines if it takes longer than this.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Below this, the time that is left is not worth a word.
-const ESTIMATED_FROM: Duration = Duration::from_secs(2);
+/// Other work that takes less is not told in lines.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// A line of progress appears this often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// A bar shows neither a rate nor the time that is left before: the first steps say little about either.
+const ESTIMATED_FROM: Duration = Duration::from_millis(500);
 
 /// The progress of one piece of work. What is shown on a terminal disappears when it is dropped.
 #[derive(Debug)]
@@ -76,11 +82,20 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Self(Shown::Lines(Lines::new(what, unit), Instant::now()));
         }
+        let template = "{prefix:12} {wide_bar} {percent:>3} %{msg}{rate}{left}";
         let style =
-            format!("{{prefix:12}} {{wide_bar}} {{percent:>3}} % {}, {{eta}} left", unit.rate());
-        let style =
-            ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let style = style.with_key("per_second", per_second);
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = style
+            .with_key("rate", move |state: &ProgressState, text: &mut dyn fmt::Write| {
+                if let Some(rate) = unit.rate(state.per_sec()).filter(|_| is_estimated(state)) {
+                    let _ = write!(text, ", {rate}");
+                }
+            })
+            .with_key("left", |state: &ProgressState, text: &mut dyn fmt::Write| {
+                if is_estimated(state) {
+                    let _ = write!(text, ", {} left", in_words(state.eta()));
+                }
+            });
         Self(Shown::Bar(ProgressBar::new(0).with_style(style).with_prefix(what.to_owned())))
     }
 
@@ -96,7 +111,8 @@ impl Progress {
             Shown::Bar(bar) => {
                 bar.set_length(total);
                 bar.set_position(done);
-                bar.set_message(words());
+                let words = if bar.elapsed() < ESTIMATED_FROM { String::new() } else { words() };
+                bar.set_message(if words.is_empty() { words } else { format!(", {words}") });
             }
             Shown::Lines(lines, begun) => {
                 if let Some(line) = lines.next(done, total, begun.elapsed()) {
@@ -116,57 +132,79 @@ impl Drop for Progress {
 }
 
 impl Unit {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Keys => "keys",
-            Self::Objects => "objects",
-            Self::Requests => "requests",
-            Self::Milliseconds => "ms",
-        }
+    /// So much of a total.
+    fn amounts(self, done: u64, total: u64) -> String {
+        let (size, name) = match self {
+            Self::Bytes => byte_unit(total),
+            Self::Keys => (1, "keys"),
+            Self::Objects => (1, "objects"),
+            Self::Requests => (1, "requests"),
+            Self::Milliseconds => (1000, "s"),
+        };
+        format!("{} of {} {name}", done / size, total / size)
     }
 
-    /// The part of a bar's template that says how fast it goes.
-    fn rate(self) -> &'static str {
+    /// How fast it goes.
+    fn rate(self, per_second: f64) -> Option<String> {
         match self {
-            Self::Bytes => "{binary_bytes_per_sec}",
-            Self::Keys | Self::Objects | Self::Requests => "{per_second}",
-            Self::Milliseconds => "{msg}",
+            Self::Bytes => {
+                let (size, name) = byte_unit(per_second as u64);
+                Some(format!("{} {name}/s", per_second as u64 / size))
+            }
+            Self::Keys | Self::Objects | Self::Requests => {
+                Some(format!("{}/s", HumanCount(per_second as u64)))
+            }
+            // The caller has words for it.
+            Self::Milliseconds => None,
         }
     }
 
     /// Work that takes less is not told in lines.
     fn silent_for(self) -> Duration {
         match self {
-            Self::Bytes | Self::Keys | Self::Objects => Duration::ZERO,
+            Self::Bytes | Self::Keys | Self::Objects => SHORT,
             Self::Requests | Self::Milliseconds => LONG,
         }
     }
 }
 
-/// Progress in lines: one for each tenth of the work.
+/// The unit in which so many bytes are shown, as its size and its name.
+fn byte_unit(bytes: u64) -> (u64, &'static str) {
+    match bytes {
+        0..10_000 => (1, "bytes"),
+        10_000..10_000_000 => (1000, "kB"),
+        _ => (1_000_000, "MB"),
+    }
+}
+
+fn is_estimated(state: &ProgressState) -> bool {
+    state.elapsed() >= ESTIMATED_FROM && state.pos() > 0
+}
+
+/// Progress in lines: one every [`LINE_EVERY`], and none for short work.
 #[derive(Debug)]
 struct Lines {
     what: String,
     unit: Unit,
-    /// The tenths that were told.
-    tenths: u64,
+    /// The time since the begin at which the next line is due.
+    due: Duration,
 }
 
 impl Lines {
     fn new(what: &str, unit: Unit) -> Self {
-        Self { what: what.to_owned(), unit, tenths: 0 }
+        Self { what: what.to_owned(), unit, due: unit.silent_for() }
     }
 
-    /// The next line, if another tenth is done since the last one. `elapsed` is since the begin.
+    /// The next line, if it is due. `elapsed` is since the begin.
     fn next(&mut self, done: u64, total: u64, elapsed: Duration) -> Option<String> {
-        let tenths = done.saturating_mul(10).checked_div(total)?.min(10);
-        if tenths <= self.tenths || elapsed < self.unit.silent_for() {
+        if total == 0 || elapsed < self.due {
             return None;
         }
-        self.tenths = tenths;
-        let mut line = format!("{}: {} % of {total} {}", self.what, tenths * 10, self.unit.name());
-        if tenths < 10 && elapsed >= ESTIMATED_FROM {
+        self.due = elapsed + LINE_EVERY;
+        // A guess of the total may have been too low.
+        let total = total.max(done);
+        let mut line = format!("{}: {}", self.what, self.unit.amounts(done, total));
+        if done > 0 && done < total {
             let left = elapsed.mul_f64((total - done) as f64 / done as f64);
             let _ = write!(line, ", {} left", in_words(left));
         }
@@ -174,18 +212,13 @@ impl Lines {
     }
 }
 
-/// Keys or requests a second, in whole numbers.
-fn per_second(state: &ProgressState, text: &mut dyn std::fmt::Write) {
-    let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
-}
-
-/// A duration to the second, such as `3m05s`.
+/// A duration to the second, such as `3 m 05 s`.
 fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} m {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} m", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
@@ -201,30 +234,39 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_line_for_each_tenth_and_no_other() {
+    fn a_line_every_five_seconds_and_none_for_short_work() {
         let mut lines = Lines::new("check", Unit::Bytes);
-        let told: Vec<_> = (0..=1000).filter_map(|done| lines.next(done, 1000, SECOND)).collect();
-        assert_eq!(told.len(), 10);
-        assert_eq!(told[0], "check: 10 % of 1000 bytes");
-        assert_eq!(told[9], "check: 100 % of 1000 bytes");
-        assert_eq!(lines.next(1000, 1000, SECOND), None);
-        assert_eq!(Lines::new("empty", Unit::Keys).next(0, 0, SECOND), None);
-        // A guess of the total that was too low.
-        let more = Lines::new("write", Unit::Keys).next(30, 10, SECOND).unwrap();
-        assert_eq!(more, "write: 100 % of 10 keys");
+        let told: Vec<_> = (0..=13)
+            .filter_map(|s| lines.next(u64::from(s) * 21_000_000, 273_000_000, SECOND * s))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "check: 42 of 273 MB, 11 s left",
+                "check: 147 of 273 MB, 6 s left",
+                "check: 252 of 273 MB, 1 s left"
+            ]
+        );
+        assert_eq!(Lines::new("empty", Unit::Keys).next(0, 0, SECOND * 3), None);
+        let more = Lines::new("write", Unit::Keys).next(30, 10, SECOND * 2).unwrap();
+        assert_eq!(more, "write: 30 of 30 keys");
     }
 
     #[test]
-    fn what_takes_long_says_how_long_yet() {
-        for (done, elapsed, expected) in [
-            (100, 1, "load: 10 % of 1000 keys"),
-            (100, 5, "load: 10 % of 1000 keys, 45s left"),
-            (250, 60, "load: 20 % of 1000 keys, 3m00s left"),
-            (100, 1200, "load: 10 % of 1000 keys, 3h00m left"),
+    fn amounts_and_times_have_units_that_fit() {
+        for (unit, done, total, elapsed, expected) in [
+            (Unit::Keys, 100, 1000, 5, "load: 100 of 1000 keys, 45 s left"),
+            (Unit::Keys, 250, 1000, 60, "load: 250 of 1000 keys, 3 m 00 s left"),
+            (Unit::Keys, 100, 1000, 1200, "load: 100 of 1000 keys, 3 h 00 m left"),
+            (Unit::Bytes, 0, 9000, 3, "load: 0 of 9000 bytes"),
+            (Unit::Bytes, 1000, 90_000, 3, "load: 1 of 90 kB, 4 m 27 s left"),
+            (Unit::Milliseconds, 20_000, 60_000, 20, "load: 20 of 60 s, 40 s left"),
         ] {
-            let line = Lines::new("load", Unit::Keys).next(done, 1000, SECOND * elapsed);
+            let line = Lines::new("load", unit).next(done, total, SECOND * elapsed);
             assert_eq!(line.as_deref(), Some(expected));
         }
+        assert_eq!(Unit::Bytes.rate(123_456_789.0).as_deref(), Some("123 MB/s"));
+        assert_eq!(Unit::Requests.rate(1234.5).as_deref(), Some("1,234/s"));
     }
 
     #[test]

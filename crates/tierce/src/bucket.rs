@@ -176,7 +176,9 @@ impl Of {
         let url = &self.bucket;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(impossible)?;
-        let store = Store::new(&Location::parse(url).map_err(impossible)?);
+        let location = Location::parse(url).map_err(impossible)?;
+        runtime.block_on(location.check_credentials()).map_err(impossible)?;
+        let store = Store::new(&location);
         let group = runtime.block_on(Group::open(&store));
         let group = group.map_err(|error| self.failed(&error))?;
         if group.end().number == 0 {

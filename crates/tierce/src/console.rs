@@ -1,4 +1,4 @@
-//! How far the load at the start is: a bar, if a terminal is there to show it. The log has lines in any case.
+//! How far the load at the start is: a bar, if a terminal is there to show it. Otherwise the log has lines.
 
 use std::io::IsTerminal;
 
@@ -19,6 +19,10 @@ impl Console {
 }
 
 impl tierce_server::Console for Console {
+    fn is_shown(&self) -> bool {
+        self.display == Display::Shown
+    }
+
     fn loading(&mut self, done: u64, total: u64) {
         let new = || Progress::new("loading", Unit::Bytes, self.display);
         self.progress.get_or_insert_with(new).update(done, total);

@@ -12,21 +12,25 @@ use tierce_engine::durability::log_dir;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What takes less deserves no message: a server that was just told to end leaves within milliseconds.
+const SILENT_FOR: Duration = Duration::from_secs(1);
+
 /// Waits until no process uses the data directory, log or store, and says so; at most for [`PATIENCE`].
 ///
 /// It keeps no lock: what comes next reports a directory that is still in use.
 pub fn await_end_of_use(dir: &Path) {
     let store = store_of(dir);
-    if !is_in_use(&store) {
-        return;
-    }
-    eprintln!(
-        "tierce: {} is in use by another process; waiting up to {} s for its end",
-        dir.display(),
-        PATIENCE.as_secs()
-    );
     let began = Instant::now();
+    let mut is_told = false;
     while is_in_use(&store) && began.elapsed() < PATIENCE {
+        if !is_told && began.elapsed() >= SILENT_FOR {
+            is_told = true;
+            eprintln!(
+                "tierce: {} is in use by another process; waiting up to {} s for its end",
+                dir.display(),
+                PATIENCE.as_secs()
+            );
+        }
         std::thread::sleep(PAUSE);
     }
 }

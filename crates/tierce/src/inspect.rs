@@ -14,7 +14,7 @@ use tierce_client::resp::{Login, Pipeline, SyncClient, Value};
 use tierce_client::{Address, Config, Error};
 use tierce_progress::{Display, Progress, Unit};
 
-use crate::upkeep::print;
+use crate::upkeep::{count, print};
 
 /// Keys for which SCAN is asked at a time; each costs a round trip with three commands a key.
 const SCAN_COUNT: &str = "500";
@@ -300,13 +300,14 @@ impl Big {
     }
 
     fn report(&self) -> String {
-        let mut text = format!("{} keys\n", self.keys);
+        let mut text = count(self.keys, "key") + "\n";
         for (kind, of_type) in &self.types {
             let OfType { keys, bytes, length, by_bytes, by_length } = of_type;
             let unit = unit_of(kind);
             let _ = writeln!(
                 text,
-                "\n{kind}: {keys} keys, {bytes} bytes of memory ({} on average), {length} {unit}",
+                "\n{kind}: {}, {bytes} bytes of memory ({} on average), {length} {unit}",
+                count(*keys, "key"),
                 bytes / (*keys).max(1)
             );
             for (what, list) in [("bytes of memory", by_bytes), (unit, by_length)] {
@@ -344,6 +345,11 @@ fn keep(list: &mut Vec<(u64, Vec<u8>)>, count: usize, figure: u64, key: &[u8]) {
     list.truncate(count);
 }
 
+/// Milliseconds as seconds, to a tenth at most.
+fn seconds(ms: i64) -> f64 {
+    (ms as f64 / 100.0).round() / 10.0
+}
+
 /// The reply to HOTKEYS GET for people: an array with a map, or with names and values in turn.
 fn hot_report(reply: &Value) -> Option<String> {
     let fields = match reply {
@@ -364,8 +370,8 @@ fn hot_report(reply: &Value) -> Option<String> {
         _ => 0,
     };
     let mut text = format!(
-        "\nhot keys of {} ms: all commands took {} us and {} bytes\n",
-        number("collection-duration-ms"),
+        "\nhot keys, measured for {} s: all commands took {} us and {} bytes\n",
+        seconds(number("collection-duration-ms")),
         number("all-commands-all-slots-us"),
         number("net-bytes-all-commands-all-slots")
     );
@@ -409,12 +415,12 @@ mod tests {
         let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
         let list = Value::Array(vec![bulk("k\n"), Value::Int(7)]);
         let flat =
-            vec![bulk("collection-duration-ms"), Value::Int(5), bulk("by-cpu-time-us"), list];
+            vec![bulk("collection-duration-ms"), Value::Int(3004), bulk("by-cpu-time-us"), list];
         let pairs = flat.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
         let of = |fields| hot_report(&Value::Array(vec![fields])).unwrap();
         let (flat, map) = (of(Value::Array(flat)), of(Value::Map(pairs)));
         assert_eq!(flat, map);
-        assert!(flat.contains("hot keys of 5 ms") && flat.contains("7 us"), "{flat}");
+        assert!(flat.contains("hot keys, measured for 3 s") && flat.contains("7 us"), "{flat}");
         assert!(flat.ends_with("k\\n\n"), "{flat}");
         assert_eq!(hot_report(&Value::Null), None);
     }

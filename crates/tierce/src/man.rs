@@ -86,8 +86,41 @@ fn pages() -> io::Result<Vec<Page>> {
 
 fn of_a_command(name: String, command: clap::Command) -> io::Result<Page> {
     let mut text = Vec::new();
+    let synopsis = synopsis(&command);
     man(command).render(&mut text)?;
-    Ok(Page { name, section: 1, text: String::from_utf8_lossy(&text).into_owned() })
+    let text = String::from_utf8_lossy(&text).replace('`', "");
+    // The names of clap's sections: its synopsis leaves the values of options out, and the example is "extra".
+    let text = text.replace(".SH EXTRA\nExample:\n", ".SH EXAMPLES\n");
+    let (before, rest) = text.split_once(".SH SYNOPSIS\n").unwrap_or((&text, ""));
+    let (_, after) = rest.split_once('\n').unwrap_or_default();
+    Ok(Page { name, section: 1, text: format!("{before}.SH SYNOPSIS\n{synopsis}{after}") })
+}
+
+/// How a tool is called, with the values of its options.
+fn synopsis(command: &clap::Command) -> String {
+    let called = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let mut line = vec![bold(called)];
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let (open, close) = if arg.is_required_set() { (" ", "") } else { (" [", "]") };
+        line.push(roman(open));
+        match (arg.get_short(), arg.get_long()) {
+            (Some(short), _) => line.push(bold(format!("-{short}"))),
+            (None, Some(long)) => line.push(bold(format!("--{long}"))),
+            (None, None) => {}
+        }
+        let blank = if arg.is_positional() { "" } else { " " };
+        let takes_values = arg.get_action().takes_values();
+        for value in arg.get_value_names().unwrap_or_default().iter().filter(|_| takes_values) {
+            line.extend([roman(blank), italic(value.as_str())]);
+        }
+        line.push(roman(close));
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" ["), italic("COMMAND"), roman("]")]);
+    }
+    let mut roff = Roff::new();
+    roff.text(line);
+    roff.to_roff()
 }
 
 fn man(command: clap::Command) -> Man {
@@ -123,8 +156,8 @@ fn of_the_program() -> io::Result<Page> {
         &mut roff,
         "SIGNALS",
         &[
-            "SIGTERM and SIGINT end the server: it sends the last replies, and saves if that is configured. A second one ends \
-         it at once. SIGHUP opens the log file again.",
+            "SIGTERM and SIGINT end the server: it sends the last replies, and saves if that is configured. A SIGINT \
+         behind that ends it at once. SIGHUP opens the log file again.",
         ],
     );
     section(
@@ -234,7 +267,12 @@ mod tests {
         let find = |name: &str| pages.iter().find(|page| page.name == name).expect("a page");
         for tool in TOOLS {
             let page = &find(&format!("tierce-{}", tool.name)).text;
-            assert!(page.contains(".SH OPTIONS") && page.contains("Example:"), "{page}");
+            assert!(
+                page.contains(".SH OPTIONS")
+                    && page.contains(".SH EXAMPLES")
+                    && !page.contains('`'),
+                "{page}"
+            );
             let reference = format!("tierce\\-{}(1)", tool.name);
             assert!(find("tierce").text.contains(&reference), "{reference}");
         }

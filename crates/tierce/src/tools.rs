@@ -50,10 +50,7 @@ fn row(name: &str) -> (Command, &'static str) {
         "inspect" => (args::<InspectArgs>(), "tierce inspect --big -p 6379"),
         "doctor" => (args::<DoctorArgs>(), "tierce doctor /etc/tierce/tierce.conf"),
         #[cfg(feature = "bucket")]
-        "bucket" => (
-            args::<BucketArgs>(),
-            "tierce bucket restore --bucket s3://my-bucket/orders --at 2026-11-20T21:00:00Z --dir /var/lib/restored",
-        ),
+        "bucket" => (args::<BucketArgs>(), "tierce bucket verify --bucket s3://my-bucket/orders"),
         "man" => (args::<ManArgs>(), "tierce man --into /usr/local/share/man"),
         _ => (args::<CompletionsArgs>(), "tierce completions bash > /etc/bash_completion.d/tierce"),
     }
@@ -66,7 +63,7 @@ fn args<A: Args>() -> Command {
 /// The command line of the tool of this name, with its help.
 pub fn command(tool: &Tool) -> Command {
     let (command, example) = row(tool.name);
-    command.name(tool.name).after_help(format!("Example:\n  {example}"))
+    command.name(tool.name).max_term_width(80).after_help(format!("Example:\n  {example}"))
 }
 
 /// Parses what follows the name of a tool, or prints help or what is wrong, and ends the program.
@@ -74,6 +71,8 @@ pub fn parse<A: Args + FromArgMatches>(name: &str, args: Vec<OsString>) -> A {
     let tool = TOOLS.iter().find(|tool| tool.name == name).expect("a tool of the table");
     let called = format!("tierce {name}");
     let command = command(tool).bin_name(&called).display_name(&called);
+    // For tools like redis-benchmark -h is the host. Without one, help is meant.
+    let args = if args == ["-h"] { vec!["--help".into()] } else { args };
     let words = std::iter::once(OsString::from(called)).chain(args);
     let matches = command.get_matches_from(words);
     A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
@@ -86,7 +85,7 @@ pub fn program() -> Command {
     };
     Command::new("tierce")
         .version(tierce_server::VERSION)
-        .about("key-value server for the clients and habits of Redis")
+        .about("a key-value server compatible with Redis and memcached")
         .disable_help_flag(true)
         .disable_version_flag(true)
         .disable_help_subcommand(true)

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -113,7 +113,7 @@ impl ImportArgs {
         drop(stages);
         match result {
             Ok(imported) => {
-                print(&told_of_import(&imported));
+                print(&told_of_import(&imported, &self.dir));
                 ExitCode::SUCCESS
             }
             Err(error) => impossible("import", &error),
@@ -141,7 +141,7 @@ impl ExportArgs {
         match result {
             Ok(Exported { keys, bytes, .. }) => {
                 let (keys, target) = (count(keys, "key"), self.target.display());
-                print(&format!("exported: {keys} to {target}, {bytes} bytes\n"));
+                print(&format!("exported {keys} ({bytes} bytes) to {target}\n"));
                 ExitCode::SUCCESS
             }
             Err(error) => impossible("export", &error),
@@ -155,13 +155,13 @@ fn impossible(tool: &str, error: &TransferError) -> ExitCode {
 }
 
 /// What was imported, one fact per line.
-fn told_of_import(imported: &Imported) -> String {
-    let mut text = format!(
-        "imported: {} read from snapshots or lines, {} executed, {} bytes\n",
-        count(imported.keys_read, "key"),
-        count(imported.commands, "command"),
-        imported.bytes
-    );
+fn told_of_import(imported: &Imported, dir: &Path) -> String {
+    let read = match (imported.keys_read, imported.commands) {
+        (keys, 0) => count(keys, "key"),
+        (0, commands) => count(commands, "command"),
+        (keys, commands) => format!("{} and {}", count(keys, "key"), count(commands, "command")),
+    };
+    let mut text = format!("imported {read} ({} bytes) into {}\n", imported.bytes, dir.display());
     if imported.expired > 0 {
         let _ = writeln!(text, "left out: {} whose time had come", count(imported.expired, "key"));
     }

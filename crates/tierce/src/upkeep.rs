@@ -1,10 +1,10 @@
 //! `tierce check` and `tierce repair`: what can be done to a closed store.
 //!
 //! Findings go to standard output, progress and errors to standard error: a bar on a terminal, a
-//! line for each tenth of the work elsewhere. The exit code says how it went; see [`Verdict`].
+//! line now and then elsewhere. The exit code says how it went; see [`Verdict`].
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -100,6 +100,13 @@ impl CheckArgs {
         let verdict = match self.data_dir() {
             Ok(Some((dir, contents))) => self.check_data(&dir, &contents),
             Ok(None) => self.check_store(&self.dir),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let dir = self.dir.display();
+                eprintln!(
+                    "tierce check: cannot read {dir}: permission denied; run as its owner, or with sudo"
+                );
+                Verdict::Impossible
+            }
             Err(error) => {
                 print(&format!("{error}\na start is refused\n"));
                 Verdict::Damaged

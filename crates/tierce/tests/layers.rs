@@ -84,7 +84,7 @@ const MODULES: &[Modules] = &[
 const BUCKET: &[&str] = &[
     "fields", "env", "lease", "counters", "rules", "error",
     // The store, and what an object holds.
-    "aws_files", "location", "store", "probe", "record", "append", "body", "payload", "chain",
+    "aws_files", "credentials", "location", "store", "probe", "record", "append", "body", "payload", "chain",
     // The log, its owner, what keeps it short, reading it, and who takes over.
     "group", "owner", "snapshot", "pin", "prune", "span", "restore", "history", "follower",
     "simulation", "lib",

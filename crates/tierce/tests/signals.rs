@@ -1,7 +1,9 @@
 //! Signals end the program: gracefully, with exit code 0, and without files left behind.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Starts the program and waits until it accepts connections.
@@ -50,6 +52,55 @@ fn sigterm_ends_the_program() {
 #[test]
 fn sigint_ends_the_program() {
     end_by("INT");
+}
+
+/// A server that takes its last snapshot, after a first SIGTERM, and rests so long behind each of its two keys.
+fn saving(name: &str, rest_us: &str) -> (Child, BufReader<ChildStdout>, PathBuf) {
+    let dir = std::env::temp_dir().join(format!("tierce-signal-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let socket = dir.join("s.sock");
+    let (data, socket_path) = (dir.to_str().expect("text"), socket.to_str().expect("text"));
+    let args = ["--port", "0", "--dir", data, "--unixsocket", socket_path, "--appendonly", "no"];
+    let saving = ["--save", "3600 1", "--rdb-key-save-delay", rest_us];
+    let (child, mut output) = start(&[&args[..], &saving].concat());
+    let mut client = UnixStream::connect(&socket).expect("a connection");
+    client.write_all(b"MSET a 1 b 2\r\n").expect("sent");
+    client.read_exact(&mut [0; 5]).expect("a reply");
+    signal(&child, "TERM");
+    let mut line = String::new();
+    while !line.contains("Saving the final RDB snapshot") {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).expect("text"), 0, "the program ended");
+    }
+    (child, output, dir)
+}
+
+fn signal(child: &Child, signal: &str) {
+    let killed = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+}
+
+/// `timeout` and some supervisors send SIGTERM twice. That lost the snapshot, and with `appendonly no` all data.
+#[test]
+fn a_second_sigterm_does_not_cut_the_last_snapshot_short() {
+    let (mut child, _output, dir) = saving("TERM-TERM", "300000");
+    signal(&child, "TERM");
+    assert_eq!(child.wait().expect("the program").code(), Some(0));
+    let snapshot = std::fs::read(dir.join("dump.rdb")).expect("a snapshot");
+    assert!(snapshot.starts_with(b"REDIS"));
+    std::fs::remove_dir_all(&dir).expect("the directory");
+}
+
+#[test]
+fn sigint_cuts_the_last_snapshot_short() {
+    let (mut child, mut output, dir) = saving("TERM-INT", "2000000000");
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("the program").code(), Some(1));
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    assert!(rest.contains("SIGINT: ending at once"), "{rest}");
+    assert!(!dir.join("dump.rdb").exists());
+    std::fs::remove_dir_all(&dir).expect("the directory");
 }
 
 /// After a rotation has renamed the log, SIGHUP makes a new one, and the server goes on.

@@ -80,6 +80,30 @@ fn the_start_has_colours_unless_they_are_switched_off() {
     }
 }
 
+/// A mistyped `dir` is new, and nobody expects that.
+#[test]
+fn the_start_says_what_the_directory_has_and_where_else_the_data_are() {
+    let dir = TempDir::new();
+    let mut server = AtTerminal::start(&dir, &[], &["--replicaof", "127.0.0.1 1"]);
+    server.wait_for("Ready to accept connections");
+    let seen = &server.seen;
+    assert!(
+        seen.contains(", new and empty, ") && seen.contains("replica of    127.0.0.1:1\r"),
+        "{seen}"
+    );
+    drop(server);
+    let mut server = AtTerminal::start(&dir, &[], &[]);
+    server.wait_for("Ready to accept connections");
+    assert!(server.seen.contains(", no keys yet, "), "{}", server.seen);
+
+    let (dir, store) = (TempDir::new(), TempDir::new());
+    let url = format!("file://{}", store.path().display());
+    let mut server = AtTerminal::start(&dir, &[], &["--bucket", &url]);
+    server.wait_for("Ready to accept connections");
+    let line = format!("bucket        {url}, every 1000 ms (bucket-interval)\r");
+    assert!(server.seen.contains(&line), "{}", server.seen);
+}
+
 #[test]
 fn a_load_shows_a_bar() {
     let dir = TempDir::new();
@@ -100,4 +124,7 @@ fn a_load_shows_a_bar() {
     server.wait_for("loading");
     server.wait_for("left");
     assert!(!server.seen.contains("Ready"), "{}", server.seen);
+    let killed = Command::new("kill").arg(server.child.id().to_string()).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    server.wait_for("\r\u{1b}[Ktierce: A signal ends the start");
 }

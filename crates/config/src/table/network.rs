@@ -31,8 +31,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("timeout", COUNT_OR_SIZE, "0",
         "Close a client after this many seconds without a request. 0: never."),
     row("bind-source-addr", Kind::Text, "",
-        "Local address for connections that the server opens itself. Empty: the kernel's choice.")
-        .accepted("The server opens no connections of its own."),
+        "Local IP address for the connection to a primary, if it can be bound. Empty: the kernel's choice."),
     row("socket-mark-id", Kind::Int(0, u32::MAX as i64), "0",
         "Mark that the listening sockets carry for the packet filter. 0: none.")
         .before_start()

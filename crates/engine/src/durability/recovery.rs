@@ -130,7 +130,7 @@ pub(super) fn recover_and_search(
     let report = |_| {
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
-            if let Some(report) = loading.report() {
+            if let Some(report) = loading.report_for_log() {
                 operator.tell(Severity::Notice, format_args!("Loading the log: {report}"));
             }
         }
@@ -164,8 +164,9 @@ pub(super) fn recover_and_search(
         operator.tell(
             Severity::Notice,
             format_args!(
-                "Loaded {keys} keys from {} MB of log in {:.2} s",
-                found.bytes / 1_000_000,
+                "Loaded {keys} {} from {} of log in {:.2} s",
+                if keys == 1 { "key" } else { "keys" },
+                amount(found.bytes),
                 begun.elapsed().as_secs_f64()
             ),
         );
@@ -184,6 +185,15 @@ pub(super) fn recover_and_search(
         operator.tell(Severity::Warning, line);
     }
     Ok(())
+}
+
+/// A number of bytes in a unit that fits.
+fn amount(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
 }
 
 /// Whether there has ever been a record in the log of a data directory. One that was begun at run time holds what was

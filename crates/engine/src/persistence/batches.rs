@@ -287,12 +287,13 @@ impl<'a> Progress<'a> {
         }
         self.reported = Instant::now();
         let keys = self.keys;
-        match self.loading.and_then(Loading::report) {
-            Some(report) => self.log.notice(format_args!("Loading: {report}, {keys} keys")),
-            None => {
-                let percent = offset as f64 * 100.0 / self.total_bytes.max(1) as f64;
-                self.log.notice(format_args!("Loading: {percent:.0} %, {keys} keys"));
-            }
+        let Some(loading) = self.loading else {
+            let percent = offset as f64 * 100.0 / self.total_bytes.max(1) as f64;
+            self.log.notice(format_args!("Loading: {percent:.0} %, {keys} keys"));
+            return;
+        };
+        if let Some(report) = loading.report_for_log() {
+            self.log.notice(format_args!("Loading: {report}, {keys} keys"));
         }
     }
 }

@@ -214,7 +214,7 @@ impl<W: Write> Encoder<W> {
         self.writer.aux(values::TIME_REMARK, seconds.to_string().as_bytes())?;
         self.writer.aux(b"used-mem", used.to_string().as_bytes())?;
         self.writer.aux(b"aof-base", aof_base)?;
-        self.writer.aux(b"tierce-ver", crate::VERSION.as_bytes())
+        self.writer.aux(values::VERSION_REMARK, crate::VERSION.as_bytes())
     }
 
     /// Writes where the data are in a stream, in the words of Redis.

@@ -41,6 +41,8 @@ fn version_with(field_deadlines: bool) -> u16 {
 /// remarks that it does not know, wherever they are.
 pub(super) const ITEM_REMARK: &[u8] = b"tierce-memcached";
 
+/// Names the version of Tierce that wrote the file; Redis writes no such remark.
+pub const VERSION_REMARK: &[u8] = b"tierce-ver";
 /// The name of the remark that says when a file was written, in seconds.
 pub(super) const TIME_REMARK: &[u8] = b"ctime";
 

@@ -201,6 +201,7 @@ impl Looked {
         let place = Place::lock(&settings.dir())?;
         let runtime = runtime()?;
         let location = Location::parse(&url).map_err(unusable)?;
+        runtime.block_on(location.check_credentials()).map_err(unusable)?;
         let store = Store::new(&location);
         let looked = runtime.block_on(async {
             probe(&store).await?;

@@ -35,7 +35,9 @@ pub fn restore_into(
     }
     let failed = |error| BucketError::Store { url: url.to_owned(), error };
     let runtime = runtime()?;
-    let store = Store::new(&Location::parse(url).map_err(unusable)?);
+    let location = Location::parse(url).map_err(unusable)?;
+    runtime.block_on(location.check_credentials()).map_err(unusable)?;
+    let store = Store::new(&location);
     let group = runtime.block_on(Group::open(&store)).map_err(failed)?;
     if group.end().number == 0 {
         return Err(BucketError::Settings(format!("there is no log in {url}")));

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::config::DirectiveId;
+use crate::config::{DirectiveId, Settings};
 use crate::listening;
 use crate::log::Colour;
 use crate::supervision;
@@ -46,6 +46,29 @@ pub(super) fn announce(instance: &Instance) {
     let _ = stdout.lock().write_all(text.as_bytes());
 }
 
+/// What the data directory has: a mistyped `dir` is new, and nobody expects that.
+fn contents(instance: &Instance) -> String {
+    match instance.server.keyspace.total_len() {
+        0 if instance.is_new => "new and empty".to_owned(),
+        0 => "no keys yet".to_owned(),
+        1 => "1 key".to_owned(),
+        keys => format!("{keys} keys"),
+    }
+}
+
+/// Where the log in a bucket is, and how far it may be behind.
+fn bucket(settings: &Settings) -> Option<String> {
+    const BUCKET: DirectiveId = DirectiveId::of("bucket");
+    const INTERVAL: DirectiveId = DirectiveId::of("bucket-interval");
+    const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
+    let url = String::from_utf8_lossy(settings.text(BUCKET));
+    let when = match settings.word(APPENDFSYNC) {
+        "bucket" => "before each reply (appendfsync bucket)".to_owned(),
+        _ => format!("every {} ms (bucket-interval)", settings.count(INTERVAL)),
+    };
+    Some(format!("{url}, {when}")).filter(|_| !url.is_empty())
+}
+
 /// What an operator wants to know at the start, each with a label.
 fn facts(instance: &Instance) -> Vec<(&'static str, String)> {
     const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
@@ -63,7 +86,7 @@ fn facts(instance: &Instance) -> Vec<(&'static str, String)> {
     let (shards, databases) = (server.keyspace.shard_count(), server.keyspace.db_indices().count());
     let workers = format!("{} ({shards} shards, {databases} databases)", server.workers());
     facts.push(("workers", workers));
-    let dir = startup.dir.display();
+    let dir = format!("{}, {}", startup.dir.display(), contents(instance));
     facts.push((
         "data",
         match (server.durability.wal_handle(), settings.word(APPENDFSYNC)) {
@@ -74,6 +97,12 @@ fn facts(instance: &Instance) -> Vec<(&'static str, String)> {
             (_, _) => format!("{dir}, on disk within a second (appendfsync everysec)"),
         },
     ));
+    if let Some(bucket) = bucket(&settings) {
+        facts.push(("bucket", bucket));
+    }
+    if let Some((host, port)) = settings.primary() {
+        facts.push(("replica of", format!("{}:{port}", String::from_utf8_lossy(host))));
+    }
     facts.push((
         "memory",
         match settings.bytes(MAXMEMORY) {

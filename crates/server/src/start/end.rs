@@ -88,6 +88,9 @@ fn serve_until_shutdown(server: &Server) -> bool {
             continue;
         }
         let saves = reason.saves(&server.config);
+        if saves && matches!(reason, Shutdown::Signal { .. }) {
+            log.notice("SIGINT now ends the server at once, without the final snapshot");
+        }
         if !saves || save_before_end(server) || reason.is_forced() {
             return saves;
         }

@@ -13,6 +13,7 @@ use tierce_replication::link::Place;
 
 use crate::bucket::{self, Bucket, Looked};
 use crate::config::DirectiveId;
+use crate::durability;
 use crate::engine::{Engine, OpenError, Opening};
 use crate::kernel::Kernel;
 use crate::listening;
@@ -153,6 +154,9 @@ fn load_watched(
     loaded: impl FnOnce(&Arc<Engine>),
 ) -> Result<LoadedEngine, OpenError> {
     let engine = Arc::clone(opening.engine());
+    if console.is_shown() {
+        engine.loading.show_elsewhere();
+    }
     let (ends, end) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let watch = move || {
@@ -202,16 +206,27 @@ fn go_on_in_stream(server: &Server) -> bool {
     false
 }
 
-/// A log that was never written to takes over what Redis left.
+/// A log that was never written to takes over what Redis left. Another one does not, and the operator hears of it if that
+/// is newer.
 fn take_over_from_redis(opening: &Opening) -> Result<(), StartError> {
     const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
     let settings = opening.settings();
-    if settings.is_on(APPENDONLY)
-        && let Some(found) = transfer::find_data_of_redis(settings)
-        && !opening.has_log()?
-    {
+    let Some(found) = transfer::find_data_of_redis(settings).filter(|_| settings.is_on(APPENDONLY))
+    else {
+        return Ok(());
+    };
+    let log = &opening.engine().log;
+    // Looking into the log changes its files, so what is newer is looked for before.
+    let newer = durability::log_dir(&settings.dir());
+    let newer = newer.ok().and_then(|dir| transfer::newer_than_log(settings, &dir));
+    if !opening.has_log()? {
         // The import opens the log by itself.
-        transfer::first_import(&found, settings, &opening.engine().log)?;
+        transfer::first_import(&found, settings, log)?;
+    } else if let Some(newer) = newer {
+        log.warning(format_args!(
+            "{path} is newer than Tierce's log and is not read; to use it: tierce import {path} --dir NEW-DIRECTORY",
+            path = newer.display()
+        ));
     }
     Ok(())
 }

@@ -145,6 +145,8 @@ pub fn run(
 
 /// What shows how far a load is.
 pub trait Console: Send {
+    /// Whether it shows anything. If so, the log has no lines of progress.
+    fn is_shown(&self) -> bool;
     /// So many bytes of `total` are loaded, as far as that is known. Called a few times a second.
     fn loading(&mut self, done: u64, total: u64);
     /// The load is over.
@@ -155,6 +157,10 @@ pub trait Console: Send {
 struct NoConsole;
 
 impl Console for NoConsole {
+    fn is_shown(&self) -> bool {
+        false
+    }
+
     fn loading(&mut self, _: u64, _: u64) {}
     fn loaded(&mut self) {}
 }
@@ -205,6 +211,8 @@ pub struct Instance {
     bucket: Option<Bucket>,
     /// Carries out saves.
     startup: Startup,
+    /// There was nothing in the data directory.
+    is_new: bool,
     supervisor: Supervisor,
     /// Removed when the server has ended.
     _pid_file: Option<PidFile>,
@@ -254,6 +262,8 @@ impl Instance {
         let startup = settings.startup(cores);
         check_own_files(&settings)?;
         let commands = check_access(&settings)?;
+        // Before anything is written there, such as the log file.
+        let is_new = !std::fs::read_dir(&startup.dir).is_ok_and(|mut dir| dir.next().is_some());
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
         log.set_format(settings.log_format());
         let supervisor = Supervisor::of(&settings);
@@ -292,6 +302,7 @@ impl Instance {
             handover,
             bucket,
             startup,
+            is_new,
             supervisor,
             _pid_file: pid_file,
         })

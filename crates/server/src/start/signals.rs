@@ -1,6 +1,6 @@
 //! What signals do.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT};
@@ -13,9 +13,10 @@ use crate::shutdown::Shutdown;
 
 use super::refusal::LogBeside;
 
-/// SIGHUP opens the file of the log again. The first of the other signals ends the server gracefully, a second one at
-/// once. Until it has `started` there is nothing to save or to reply, and loading may take long: it ends as if it were
-/// killed.
+/// SIGHUP opens the file of the log again. The first of the other signals ends the server gracefully. A SIGINT behind it
+/// ends it at once, as in Redis. Further SIGTERMs change nothing: supervisors, and `timeout`, send several, and the last
+/// snapshot would be lost. Until it has `started` there is nothing to save or to reply, and loading may take long: it ends
+/// as if it were killed.
 pub(super) fn watch_signals(
     mut signals: Signals,
     started: &Arc<OnceLock<Arc<Server>>>,
@@ -34,12 +35,17 @@ pub(super) fn watch_signals(
             let Some(server) = started.get() else {
                 let text = "A signal ends the start";
                 log_beside.write(&[text]);
-                let _ = writeln!(io::stderr(), "tierce: {text}");
+                // A bar may be there.
+                let clear = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+                let _ = writeln!(io::stderr(), "{clear}tierce: {text}");
                 std::process::exit(0);
             };
             // One that was aborted, or could not save, does not count.
             if std::mem::replace(&mut ends, true) && server.shutdown().is_asked() {
-                server.log.warning("A second signal: ending without sending the last replies");
+                if signal != SIGINT {
+                    continue;
+                }
+                server.log.warning("SIGINT: ending at once, without what was left to do");
                 std::process::exit(1);
             }
             let directive = if signal == SIGINT { SIGINT_MEANS } else { SIGTERM_MEANS };

@@ -7,7 +7,9 @@
 //! This is `tierce import` before the log is opened, so it is complete or did not happen: after a
 //! failure, the next start tries again.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -38,18 +40,13 @@ pub struct FirstImportError {
 /// snapshot.
 #[must_use]
 pub fn find_data_of_redis(settings: &Settings) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
-    const AOF_DIR: DirectiveId = DirectiveId::of("appenddirname");
-    const AOF_NAME: DirectiveId = DirectiveId::of("appendfilename");
-    let text = |id| std::ffi::OsStr::from_bytes(settings.text(id));
-    let aof_dir = settings.dir().join(text(AOF_DIR));
-    let mut manifest = text(AOF_NAME).to_owned();
+    let [aof_dir, old_aof, snapshot] = places_of_redis(settings);
+    let mut manifest = OsStr::from_bytes(settings.text(AOF_NAME)).to_owned();
     manifest.push(".manifest");
     let manifest = aof_dir.join(manifest);
     if manifest.is_file() {
         return Some(manifest);
     }
-    let old_aof = settings.dir().join(text(AOF_NAME));
     if old_aof.is_file() {
         return Some(old_aof);
     }
@@ -57,7 +54,16 @@ pub fn find_data_of_redis(settings: &Settings) -> Option<PathBuf> {
     if fs::read_dir(&aof_dir).is_ok_and(|mut entries| entries.next().is_some()) {
         return Some(aof_dir);
     }
-    Some(snapshot_path(settings)).filter(|path| path.is_file())
+    Some(snapshot).filter(|path| path.is_file())
+}
+
+const AOF_DIR: DirectiveId = DirectiveId::of("appenddirname");
+const AOF_NAME: DirectiveId = DirectiveId::of("appendfilename");
+
+/// Where Redis keeps its data: the append-only directory, the single file of earlier versions, the snapshot.
+pub(super) fn places_of_redis(settings: &Settings) -> [PathBuf; 3] {
+    let in_dir = |id| settings.dir().join(OsStr::from_bytes(settings.text(id)));
+    [in_dir(AOF_DIR), in_dir(AOF_NAME), snapshot_path(settings)]
 }
 
 /// Makes the data of Redis those of the data directory, whose log must not be open.
@@ -132,11 +138,11 @@ fn tell_result(imported: &Imported, found: &Path, took: Duration, log: &Log) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use tierce_harness::TempDir;
 
-    fn settings(dir: &TempDir, more: &str) -> Settings {
+    pub(in crate::transfer) fn settings(dir: &TempDir, more: &str) -> Settings {
         let line = format!("--dir {}{more}", dir.path().display());
         let args = line.split(' ').map(Into::into);
         match crate::config::parse(args, [], &[]).unwrap() {

@@ -12,6 +12,7 @@
 //! Like a server, both need memory for all the data.
 
 mod aof;
+mod beside_log;
 mod commands;
 mod error;
 mod export;
@@ -20,6 +21,7 @@ mod import;
 pub(crate) mod jsonl;
 mod store;
 
+pub(crate) use beside_log::newer_than_log;
 pub(crate) use commands::Executor;
 pub use error::TransferError;
 pub use export::{ExportFormat, ExportOptions, Exported, export};

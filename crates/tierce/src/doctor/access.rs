@@ -24,7 +24,7 @@ pub fn findings(settings: &Settings, now_s: i64) -> Vec<Finding> {
         Err(error) => findings.push(Finding::serious(
             format!("{error}."),
             "The server does not start.",
-            "mend the file or the directive that is named",
+            "fix the file or the directive that is named",
         )),
     }
     findings
@@ -50,7 +50,7 @@ fn open_ports(settings: &Settings) -> Option<Finding> {
         ),
         true => Finding::advice(
             format!("Port {port} listens at {at}, and there is no password."),
-            "Protected mode refuses the clients on other machines for whom it listens there.",
+            "Clients on other machines are refused (protected mode), so listening there is useless.",
             mend,
         ),
     })

@@ -22,7 +22,7 @@ use self::machine::Machine;
 use self::storage::Storage;
 use crate::upkeep::{count, print};
 
-/// Say what is wrong with this machine or configuration, why it matters, and what mends it.
+/// Say what is wrong with this machine or configuration, why it matters, and how to fix it.
 ///
 /// Takes the configuration file and the options that the server would be started with, and reads the same
 /// environment. Run it as the user and with the limits of the server. It looks at the kernel's settings, limits,

@@ -65,15 +65,32 @@ pub fn look_at(machine: &Machine, settings: &Settings) -> Storage {
 fn access(there: &Path, dir: &Path) -> Option<Finding> {
     use rustix::fs::{Access, access};
     let error = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
+    let user = user_name();
     let give = if dir.is_dir() { "chown" } else { "install -d -m 0700 -o" };
     Some(Finding::serious(
         format!("This user cannot write to {}: {}.", there.display(), io::Error::from(error)),
         "The server does not start.",
         format!(
-            "sudo {give} $USER {}, or run as the server's user: sudo -u tierce tierce doctor ...",
+            "sudo {give} {user} {}, or run as the server's user: sudo -u tierce tierce doctor ...",
             dir.display()
         ),
     ))
+}
+
+/// The name of this process' user, or its number. The variable USER still names another one below sudo -u.
+fn user_name() -> String {
+    let id = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    name_of_user(&users, &id).unwrap_or(&id).to_owned()
+}
+
+/// The name of a user in the lines of `/etc/passwd`: `name:password:id:...`.
+fn name_of_user<'a>(users: &'a str, id: &str) -> Option<&'a str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == id).then_some(name)
+    })
 }
 
 /// A file system of this type does not keep what is written, or not reliably.
@@ -234,6 +251,13 @@ mod tests {
         assert_eq!(of(10, 500, "everysec"), None);
         let told = Syncs { count: 1000, time: Duration::from_millis(500) }.to_string();
         assert_eq!(told, "2000 syncs a second, 500 us each");
+    }
+
+    #[test]
+    fn a_user_has_the_name_in_the_list_of_users() {
+        let users = "root:x:0:0::/root:/bin/sh\ntierce:x:998:997::/:/bin/false\n";
+        assert_eq!(name_of_user(users, "998"), Some("tierce"));
+        assert_eq!(name_of_user(users, "997"), None);
     }
 
     #[test]

@@ -9,22 +9,25 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect as begin, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect as begin, socket_with, sockopt,
+};
 
 use super::LOOK_EVERY;
 use crate::commands::replication::role::Address;
 
 /// Connects to one of the addresses of a host, each of which gets so much time. `None` if the caller gives up, which is
-/// asked every [`LOOK_EVERY`].
+/// asked every [`LOOK_EVERY`]. The connection comes from the `source`, if there is one that can be bound.
 pub(super) fn connect(
     address: &Address,
+    source: Option<IpAddr>,
     at_most: Duration,
     gives_up: &dyn Fn() -> bool,
 ) -> io::Result<Option<TcpStream>> {
     let Some(addresses) = resolve(address, gives_up)? else { return Ok(None) };
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        match connect_to(address, at_most, gives_up) {
+        match connect_to(address, source, at_most, gives_up) {
             Err(error) => failed = error,
             done => return done,
         }
@@ -60,6 +63,7 @@ fn resolve(address: &Address, gives_up: &dyn Fn() -> bool) -> io::Result<Option<
 
 fn connect_to(
     address: SocketAddr,
+    source: Option<IpAddr>,
     at_most: Duration,
     gives_up: &dyn Fn() -> bool,
 ) -> io::Result<Option<TcpStream>> {
@@ -69,6 +73,10 @@ fn connect_to(
     };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    if let Some(source) = source.filter(|source| source.is_ipv4() == address.is_ipv4()) {
+        // As in Redis, an address that this machine does not have keeps no replica from its primary.
+        let _ = bind(&socket, &SocketAddr::new(source, 0));
+    }
     let until = Instant::now() + at_most;
     match begin(&socket, &address) {
         Ok(()) => {}
@@ -117,12 +125,29 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         for host in ["127.0.0.1", "localhost"] {
-            let stream = connect(&address(host, port), Duration::from_secs(60), &|| false);
+            let stream = connect(&address(host, port), None, Duration::from_secs(60), &|| false);
             assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap().port(), port);
         }
         drop(listener);
-        let refused = connect(&address("127.0.0.1", port), Duration::from_secs(60), &|| false);
+        let refused =
+            connect(&address("127.0.0.1", port), None, Duration::from_secs(60), &|| false);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn it_comes_from_the_address_that_was_chosen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // The last ones are of no use here: of the other family, and of another machine.
+        for (source, seen) in
+            [("127.0.0.9", "127.0.0.9"), ("::1", "127.0.0.1"), ("192.0.2.1", "127.0.0.1")]
+        {
+            let source = Some(source.parse().unwrap());
+            let stream =
+                connect(&address("127.0.0.1", port), source, Duration::from_secs(60), &|| false);
+            let local = stream.unwrap().unwrap().local_addr().unwrap();
+            assert_eq!(local.ip().to_string(), seen);
+        }
     }
 
     #[test]
@@ -135,14 +160,14 @@ mod tests {
         let asked = Cell::new(0);
         let gives_up = || asked.replace(asked.get() + 1) > 0;
         loop {
-            match connect_to(address, Duration::from_secs(60), &gives_up).unwrap() {
+            match connect_to(address, None, Duration::from_secs(60), &gives_up).unwrap() {
                 Some(stream) => waiting.push(stream),
                 None => break,
             }
             asked.set(0);
         }
         assert_eq!(asked.get(), 2, "it is asked again and again");
-        let late = connect_to(address, Duration::ZERO, &|| false);
+        let late = connect_to(address, None, Duration::ZERO, &|| false);
         assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

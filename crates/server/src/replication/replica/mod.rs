@@ -248,12 +248,16 @@ impl<'s> Session<'s> {
     }
 
     fn connect(&self) -> Result<Wire, FollowError> {
+        const SOURCE: DirectiveId = DirectiveId::of("bind-source-addr");
         let primary = &self.following.primary;
         let host = String::from_utf8_lossy(&primary.host);
         // The files are read anew for each link.
         let tls = tls::outgoing(&self.server.config.settings())?;
         let gives_up = || self.note(|_| ()).is_err();
-        let connected = connect::connect(primary, self.silence_max(), &gives_up);
+        let source =
+            str::from_utf8(self.server.config.settings().text(SOURCE)).ok().map(str::parse);
+        let source = source.and_then(Result::ok);
+        let connected = connect::connect(primary, source, self.silence_max(), &gives_up);
         let stream = connected.map_err(FollowError::Connect)?.ok_or(FollowError::GivenUp)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK_EVERY))?;
