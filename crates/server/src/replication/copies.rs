@@ -92,8 +92,8 @@ fn run(server: &Arc<Server>) {
 
 /// Ends a replica whose bytes are gone, that lags for too long, or of which nothing was heard for `repl-timeout`.
 fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: i64) {
-    let is_silent = replica.confirms()
-        && replica.silent_seconds(now_ms) > repl_timeout(settings).as_secs() as i64;
+    let overdue = replica.overdue_seconds(now_ms);
+    let is_silent = overdue.is_some_and(|time| time > repl_timeout(settings).as_secs() as i64);
     let limit = settings.output_limits().of(ClientClass::Replica);
     let lags = replica.is_lost() || replica.lags_for(limit.soft_bytes, limit.soft_seconds, now_ms);
     if is_silent || lags {
