@@ -55,6 +55,15 @@ pub(crate) fn wait_for_snapshot(c: &mut Connection) {
     c.check("CONFIG SET bucket-snapshot-interval 86400", "+OK");
 }
 
+#[test]
+fn writes_that_wait_for_replicas_need_a_stream_and_not_a_bucket() {
+    let (dir, bucket) = (TempDir::new(), TempDir::new());
+    let launch = start(dir.path(), &bucket).with("durability-replicas", "1");
+    let server = launch.with("durability-replicas-timeout", "100000").start();
+    server.connect().check("SET a 1", "-NOREPLICAS Not enough good replicas to write.");
+    stop(server);
+}
+
 /// All that a server has, in an order that does not depend on it.
 pub(crate) fn contents(c: &mut Connection) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();

@@ -369,6 +369,31 @@ fn a_reader_that_does_not_listen_is_not_handed_over_to() {
 }
 
 #[test]
+fn the_target_may_be_named_in_another_case() {
+    let from = Node::start(launch()).server;
+    let to = Node::start(launch().with("replica-announce-ip", "LocalHost")).server;
+    follow(&to, &from);
+    let mut c = from.connect();
+    c.check(&format!("FAILOVER TO LOCALhost {}", to.port()), "+OK");
+    wait_for_state(&mut c, "no-failover");
+    assert_eq!(info(&mut c, "role"), "slave");
+    to.connect().check("SET a 1", "+OK");
+}
+
+#[test]
+fn replicas_hear_of_a_primary_that_waits_for_one_of_them() {
+    let launch = launch().with("repl-ping-replica-period", "1").with("repl-timeout", "4");
+    let server = Node::start(launch).server;
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    c.check("SET a 1", "+OK");
+    c.check("FAILOVER", "+OK");
+    replica.commands_until("REPLCONF GETACK *");
+    replica.commands_until("PING");
+    c.check("FAILOVER ABORT", "+OK");
+}
+
+#[test]
 fn misused_failover_is_an_error() {
     let server = Node::start(launch()).server;
     let mut c = server.connect();

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use tierce_harness::{Both, Connection, Launch, TempDir, free_port, wait_until};
 
 use crate::launch;
+use crate::replication_stream::Replica;
 
 const LOCAL: &str = "Host: localhost\r\n";
 
@@ -110,6 +111,49 @@ fn transactions_and_events_need_no_names_of_commands() {
         let count = stream.read(&mut part).expect("more");
         assert!(count > 0, "the end: {seen}");
         seen.push_str(&String::from_utf8_lossy(&part[..count]));
+    }
+}
+
+#[test]
+fn writes_wait_for_as_many_replicas_as_the_configuration_says() {
+    const UNCONFIRMED: &str = "UNCONFIRMED The write is done on this server, but 1 replicas have not confirmed it in time";
+    for appendonly in ["no", "yes"] {
+        let launch = launch().with("repl-diskless-sync-delay", "0").with("appendonly", appendonly);
+        let http = with(launch.with("durability-replicas", "1"));
+        let set = request("POST /", LOCAL, br#"["SET","k","1"]"#);
+        check_error(&http, &set, 503, "NOREPLICAS Not enough good replicas to write.");
+        let mut replica = Replica::new(&http.server);
+        let transaction = request("POST /multi-exec", LOCAL, br#"[["INCR","k"],["GET","k"]]"#);
+        for (bytes, expected) in
+            [(&set, r#"{"result":"OK"}"#), (&transaction, r#"[{"result":2},{"result":"2"}]"#)]
+        {
+            let mut stream = http.connect();
+            stream.write_all(bytes).expect("sent");
+            // Nothing asks the replica for a write that is acknowledged without it.
+            replica.commands_until("REPLCONF GETACK *");
+            replica.acknowledge();
+            assert_eq!(response(&mut stream), (200, expected.to_owned()), "{appendonly}");
+        }
+        check(&http, "POST /", "", br#"["GET","k"]"#, (200, r#"{"result":"2"}"#));
+        let mut c = http.server.connect();
+        c.check("CONFIG SET durability-replicas-timeout 50", "+OK");
+        check_error(&http, &set, 503, UNCONFIRMED);
+        check_error(&http, &transaction, 503, UNCONFIRMED);
+        let pipeline = br#"[["INCR","k"],["GET","k"],["SET","k","9","NX"]]"#;
+        let expected =
+            format!(r#"[{{"error":"{UNCONFIRMED}"}},{{"result":"3"}},{{"result":null}}]"#);
+        check(&http, "POST /pipeline", "", pipeline, (200, &expected));
+        assert!(c.ask("INFO errorstats").text().contains("errorstat_UNCONFIRMED:count=3"));
+        // A server that becomes a replica ends the wait.
+        c.check("CONFIG SET durability-replicas-timeout 100000", "+OK");
+        let mut stream = http.connect();
+        let last = request("POST /", LOCAL, br#"["SET","last","1"]"#);
+        stream.write_all(&last).expect("sent");
+        while replica.command() != "SET last 1" {}
+        replica.commands_until("REPLCONF GETACK *");
+        c.check("REPLICAOF 127.0.0.1 1", "+OK");
+        let (status, answer) = response(&mut stream);
+        assert!(status == 503 && answer.contains(UNCONFIRMED), "{status} {answer}");
     }
 }
 

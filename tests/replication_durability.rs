@@ -471,6 +471,27 @@ fn writes_of_other_protocols_wait_for_replicas() {
 }
 
 #[test]
+fn a_connection_that_ends_has_its_replies_first() {
+    for fsync in ["no", "always"] {
+        let launch = primary().with("durability-replicas", "1").with("appendfsync", fsync);
+        let both = Both::start(launch.with("appendonly", "yes"), "memcached-port");
+        let mut replica = Replica::new(&both.server);
+        let mut c = both.server.connect();
+        c.send("SET a 1\r\nQUIT\r\n");
+        replica.commands_until("REPLCONF GETACK *");
+        replica.acknowledge();
+        c.expect("+OK");
+        c.expect("+OK");
+        c.expect_closed();
+        let mut c = Connection::tcp(both.connect().peer_addr().expect("an address"));
+        c.send("set a 0 0 1\r\n1\r\nquit\r\n");
+        replica.commands_until("REPLCONF GETACK *");
+        replica.acknowledge();
+        assert_eq!(c.rest(), b"STORED\r\n", "{fsync}");
+    }
+}
+
+#[test]
 fn waitaof_counts_replicas_that_are_servers() {
     let server = primary().with("appendonly", "yes").start();
     let mut c = server.connect();

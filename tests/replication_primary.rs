@@ -159,6 +159,19 @@ fn one_that_never_reads_keeps_no_writer_waiting() {
     c.check(&format!("GET write:{writes}"), "\"x\"");
 }
 
+/// It hangs while it loads its copy, or its machine is gone.
+#[test]
+fn one_that_never_says_that_it_has_its_copy_is_disconnected() {
+    let server = launch().with("repl-diskless-sync-delay", "0").with("repl-timeout", "1").start();
+    let mut replica = server.connect();
+    replica.check("REPLCONF capa eof capa psync2", "+OK");
+    replica.send("PSYNC ? -1\r\n");
+    assert!(line(&mut replica).starts_with("+FULLRESYNC "));
+    copy(&mut replica);
+    replica.expect_closed();
+    assert!(server.output().contains("it was silent for repl-timeout"));
+}
+
 #[test]
 fn a_connection_with_the_stream_executes_nothing_else() {
     let server = primary();

@@ -167,6 +167,21 @@ fn file(strings: &[(&str, &str)]) -> Vec<u8> {
     file
 }
 
+/// The same of a file with these remarks in front.
+fn file_that_says(remarks: &[(&str, &str)], strings: &[(&str, &str)]) -> Vec<u8> {
+    let mut file = file(strings);
+    let rest = file.split_off(9);
+    for (name, value) in remarks {
+        file.push(0xfa);
+        for text in [name, value] {
+            file.push(u8::try_from(text.len()).expect("a short string"));
+            file.extend_from_slice(text.as_bytes());
+        }
+    }
+    file.extend(rest);
+    file
+}
+
 /// Commands as they are in a stream.
 pub(crate) fn stream(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| encode(&words(line))).collect()
@@ -371,6 +386,53 @@ fn the_old_data_stay_until_the_new_are_complete() {
     follower.send(&whole);
     follower.wait_for(5);
     c.check("MGET old new", r#"[nil, "2"]"#);
+}
+
+/// What followed went to the database that was selected before.
+#[test]
+fn a_stream_of_a_database_that_is_not_here_ends() {
+    for commands in [
+        &["SELECT 4", "SET a 2", "SET b 1"][..],
+        &["MULTI", "SELECT 4", "SET a 2", "EXEC"],
+        &["SELECT x", "SET a 2"],
+    ] {
+        let primary = Primary::new();
+        let server = primary.replica().with("databases", "4").start();
+        let mut client = server.connect();
+        let mut follower = primary.give_copy(0, &[("a", "1")]);
+        follower.send(stream(&["SELECT 3", "SET c 1"]));
+        follower.send(stream(commands));
+        wait_for_log(
+            &server,
+            "which this server does not have (databases). Asking for a full copy",
+        );
+        let (_, psync) = primary.accept_until_psync();
+        assert_eq!(psync, "PSYNC ? -1", "{commands:?}");
+        for db in 0..4 {
+            client.check(&format!("SELECT {db}"), "+OK");
+            let expected = if db == 0 { "\"1\"" } else { "nil" };
+            client.check("GET a", expected);
+        }
+    }
+}
+
+#[test]
+fn a_copy_with_a_stream_of_a_database_that_is_not_here_is_refused() {
+    let primary = Primary::new();
+    let server = primary.replica().with("databases", "4").start();
+    for copy in [
+        file_that_says(&[("repl-stream-db", "4")], &[("a", "1")]),
+        file_that_says(&[("repl-stream-db", "3")], &[("a", "1")]),
+    ] {
+        let (mut follower, _) = primary.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {ID} 0\r\n"));
+        follower.send_file(&copy);
+        follower.send(stream(&["SET b 1"]));
+        wait_for_log(&server, "a stream that has selected database 4");
+    }
+    let mut client = server.connect();
+    client.check("SELECT 3", "+OK");
+    wait_for_reply(&mut client, "GET b", "\"1\"");
 }
 
 #[test]
@@ -800,6 +862,26 @@ fn a_stream_goes_on_in_the_database_that_was_selected() {
     let mut c = server.connect();
     c.check("SELECT 3", "+OK");
     c.check("GET k", r#""v""#);
+}
+
+/// What a start has left out would be missing for ever.
+#[test]
+fn a_snapshot_that_is_not_loaded_whole_has_no_place() {
+    for (engine, expected) in [("lua", format!("PSYNC {ID} 101")), ("js", "PSYNC ? -1".into())] {
+        let (primary, dir) = (Primary::new(), TempDir::new());
+        let mut snapshot =
+            file_that_says(&[("repl-id", ID), ("repl-offset", "100")], &[("k", "v")]);
+        let library = format!("#!{engine} name=l\nredis.register_function('f', function() end)");
+        let rest = snapshot.split_off(9);
+        snapshot.extend([0xf5, u8::try_from(library.len()).expect("a short one")]);
+        snapshot.extend([library.as_bytes(), &rest].concat());
+        std::fs::write(dir.path().join("dump.rdb"), snapshot).expect("written");
+        let launch = primary.replica().with("dir", &dir.path().display().to_string());
+        let server = launch.with("skip-unsupported", "yes").start();
+        let (_follower, psync) = primary.accept_until_psync();
+        assert_eq!(psync, expected, "{engine}");
+        server.connect().check("GET k", "\"v\"");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::launch;
 use crate::replication_replica::{
     Follower, ID, Primary, info, stream, wait_for_link, wait_for_log,
 };
+use crate::replication_stream::Replica;
 
 #[test]
 fn as_a_primary_it_keeps_the_data() {
@@ -246,4 +247,24 @@ fn a_server_that_becomes_a_replica_ends_what_clients_wait_for() {
     c.check("REPLICAOF NO ONE", "+OK");
     c.check("RPUSH l x", ":1");
     c.check("LRANGE l 0 -1", r#"["x"]"#);
+}
+
+/// A client whose write waits for replicas was told that it is not confirmed, and stayed half open: in no list, and without
+/// replies to long commands.
+#[test]
+fn a_server_that_becomes_a_replica_closes_connections_whose_writes_wait() {
+    const UNCONFIRMED: &str = "-UNCONFIRMED The write is done on this server, but 1 replicas have not \
+                               confirmed it in time";
+    let server = launch().with("repl-diskless-sync-delay", "0").start();
+    let mut replica = Replica::new(&server);
+    let (mut c, mut other) = (server.connect(), server.connect());
+    other.check("CONFIG SET durability-replicas-timeout 100000", "+OK");
+    c.check("CLIENT DURABILITY replicas:1", "+OK");
+    c.send("SET a 1\r\nGET a\r\n");
+    replica.commands_until("REPLCONF GETACK *");
+    other.check("REPLICAOF 127.0.0.1 1", "+OK");
+    c.expect(UNCONFIRMED);
+    c.expect("\"1\"");
+    c.expect_closed();
+    other.check("GET a", "\"1\"");
 }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use tierce_engine::feed::Reader;
 use tierce_keyspace::{Busy, ShardLocks};
 use tierce_wire::resp::Args;
 
@@ -255,7 +256,7 @@ impl Gates {
     #[inline]
     fn look_for_level(&mut self, kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
         self.level = level;
-        if level.is_some() && !kernel.feed.is_followed() {
+        if level.is_some() && !has_stream(kernel) {
             self.note_no_stream(kernel);
         }
         level.is_some()
@@ -422,6 +423,13 @@ impl Gates {
         }
         Admission::Passes
     }
+}
+
+/// Whether what changes goes to replicas. A log in a bucket follows the changes as well, and confirms nothing for replicas.
+#[inline]
+fn has_stream(kernel: &Kernel) -> bool {
+    let feed = &kernel.feed;
+    feed.is_followed() && (!kernel.bucket.is_on() || feed.is_followed_by(Reader::Replicas))
 }
 
 /// Whether a command runs while data are being loaded: what Redis lets run, but nothing that would see a part of the

@@ -2,8 +2,8 @@
 //!
 //! A call passes the same stages as the request of a client, on the thread of its caller: gate, fetch, lock, run,
 //! account, commit, acknowledge. Where a worker would set a request aside, this thread waits: for the end of a pause,
-//! for memory, for a value on disk, for a shard, for a save, and with `appendfsync always` for the device. Not for
-//! keys: a blocking command that finds nothing replies as if its time were up. A long command runs on this thread, too.
+//! for memory, for a value on disk, for a shard, for a save, with `appendfsync always` for the device, and with
+//! `durability-replicas` for replicas. Not for keys: a blocking command that finds nothing replies as if its time were up. A long command runs on this thread, too.
 //!
 //! So each call leaves a reply, unless CLIENT REPLY has it off. Commands that are about the connection itself
 //! ([`OF_CONNECTIONS`]) are refused.
@@ -31,6 +31,7 @@ use crate::lease::Holding;
 use crate::message::Notice;
 use crate::meter::{Meter, Words};
 use crate::monitors;
+use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::slowlog;
 use crate::stats::Counters;
@@ -238,6 +239,7 @@ impl<'k> Run<'k, '_> {
             Runs::Beside { .. } | Runs::AtOnce => caller.origin(),
         });
         let begin = output.mark();
+        let access = caller.access_of(self.command);
         let gates = loop {
             let gates = match self.by {
                 Runs::OfPrimary { .. } => Gates::read(self.kernel, caller, self.now_ms),
@@ -262,8 +264,13 @@ impl<'k> Run<'k, '_> {
         };
         self.await_reply(caller, output);
         locks.release();
-        if locks.take_logged() {
-            self.acknowledge(caller, output, begin);
+        let is_logged = locks.take_logged();
+        let is_sure = !is_logged || self.acknowledge(caller, output, begin);
+        if is_sure
+            && let Some(level) = gates.level
+            && self.has_written(is_logged, access)
+        {
+            self.await_replicas(level, caller, output, begin);
         }
         let may_tell = match self.by {
             Runs::OfPrimary { .. } => true,
@@ -388,8 +395,9 @@ impl<'k> Run<'k, '_> {
         let mut locks = kernel.keyspace.locks();
         locks.set_origin(caller.origin());
         let gates = Gates::read(kernel, caller, self.now_ms);
-        let writes = Access::of(command.spec).writes;
+        let Access { writes, may_write, .. } = Access::of(command.spec);
         let would_wait = writes && caller.sync_policy(kernel) == SyncPolicy::Always
+            || (writes || may_write) && gates.level.is_some()
             || kernel.bucket.lease.holding() != Holding::Held;
         if gates.has_spilled || would_wait {
             return false;
@@ -419,7 +427,7 @@ impl<'k> Run<'k, '_> {
         }
         locks.release();
         if locks.take_logged() {
-            self.acknowledge(caller, output, begin);
+            let _ = self.acknowledge(caller, output, begin);
         }
         self.tell_if(kernel.bucket.lease.holding() == Holding::Held, caller, output, begin);
         if gates.watched {
@@ -521,10 +529,36 @@ impl<'k> Run<'k, '_> {
         }
     }
 
+    /// Whether a client's call has changed data. Without a log and a stream that is not known of one that might have.
+    fn has_written(&self, is_logged: bool, access: Access) -> bool {
+        let kernel = self.kernel;
+        let is_recorded = kernel.durability.wal_handle().is_some() || kernel.feed.is_followed();
+        let has_written = is_logged || !is_recorded && (access.writes || access.may_write);
+        has_written && !matches!(self.by, Runs::OfPrimary { .. })
+    }
+
+    /// Replaces the reply to a call that has written by an error, unless as many replicas as the level says confirm that
+    /// in time.
+    fn await_replicas(
+        &self,
+        level: ReplicaLevel,
+        caller: &Caller,
+        output: &mut Output,
+        begin: Mark,
+    ) {
+        let kernel = self.kernel;
+        if !kernel.are_replicas_level(level, || self.by.gives_up()) {
+            let error = level.error();
+            kernel.errors.count(error.kind());
+            output.truncate(begin);
+            Reply::new(output, caller.proto).error(&error);
+        }
+    }
+
     /// What the call has written is in the log. As durable as the caller wants it, it is acknowledged; if that cannot
-    /// be, the reply is an error.
-    fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) {
-        let Some(wal) = self.kernel.durability.wal_handle() else { return };
+    /// be, the reply is an error. Whether it is acknowledged.
+    fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) -> bool {
+        let Some(wal) = self.kernel.durability.wal_handle() else { return true };
         let is_logged = match caller.sync_policy(self.kernel) {
             _ if wal.has_write_error() => false,
             SyncPolicy::Always => wal.sync().is_ok(),
@@ -541,6 +575,7 @@ impl<'k> Run<'k, '_> {
             let error = CommandError::not_logged(cause);
             Reply::new(output, caller.proto).error(&error);
         }
+        is_logged
     }
 }
 

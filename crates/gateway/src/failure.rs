@@ -33,9 +33,9 @@ impl Failure {
         let status = match text.split(' ').next() {
             Some("NOAUTH" | "WRONGPASS") => StatusCode::UNAUTHORIZED,
             Some("NOPERM") => StatusCode::FORBIDDEN,
-            Some("LOADING" | "BUSY" | "MISCONF" | "OOM" | "TRYAGAIN") => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Some(
+                "LOADING" | "BUSY" | "MISCONF" | "OOM" | "TRYAGAIN" | "NOREPLICAS" | "UNCONFIRMED",
+            ) => StatusCode::SERVICE_UNAVAILABLE,
             // Of a subscriber, which is a client of the server.
             _ if text.starts_with("ERR max number of clients") => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,

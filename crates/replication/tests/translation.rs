@@ -183,10 +183,43 @@ fn each_dialect_leaves_out_what_its_servers_cannot_know() {
         (Dialect::Redis6_2, &["EXEC"][..]),
         (Dialect::Redis7_0, &["EXEC", library]),
         (Dialect::Redis7_4, &[timed, "EXEC", library]),
-        (Dialect::Tierce, &[timed, "EXEC", library, script]),
+        (Dialect::Tierce, &["EXEC", timed, library, script]),
     ] {
         assert_eq!(translated(dialect, &records), [&hash[..], rest].concat(), "{dialect:?}");
     }
+}
+
+/// A reader that does not know a command refuses the whole transaction around it.
+#[test]
+fn what_a_reader_may_not_know_is_in_no_transaction() {
+    let source = Source::new();
+    source.edit::<Hash>(b"h", |hash| {
+        _ = hash.put(b"kept", b"1", None);
+    });
+    source.take();
+    source.edit::<Hash>(b"h", |hash| {
+        for (field, deadline_ms) in [(b"a", Some(99)), (b"b", Some(99)), (b"c", None), (b"d", None)]
+        {
+            hash.put(field, b"1", deadline_ms);
+        }
+    });
+    let library = b"\x0c\x00\x01l\x06source".to_vec();
+    let script = b"\x0d\x01\x01s".to_vec();
+    let together = [source.take(), vec![library, script]].concat().concat();
+    let expected = [
+        "SELECT 0",
+        "HSET h a 1",
+        "HPEXPIREAT h 99 FIELDS 1 a",
+        "HSET h b 1",
+        "HPEXPIREAT h 99 FIELDS 1 b",
+        "MULTI",
+        "HSET h c 1",
+        "HSET h d 1",
+        "EXEC",
+        "FUNCTION LOAD REPLACE source",
+        "SCRIPT UNREGISTER s",
+    ];
+    assert_eq!(translated(Dialect::Tierce, &[together]), expected);
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use crate::acl::Rights;
 use crate::answer::{Answer, Answered, Destination};
 use crate::blocking;
 use crate::caller::Caller;
-use crate::clients::{Client, Deferred, REPLICAS, SUBSCRIBERS, output_class};
+use crate::clients::{Client, ClientFlags, Deferred, REPLICAS, SUBSCRIBERS, output_class};
 use crate::commands::replica_level::{HeldReply, Unconfirmed};
 use crate::durability::SyncPolicy;
 use crate::kernel::Kernel;
@@ -175,10 +175,12 @@ pub fn settle(
     output: &mut Output,
     is_confirmed: bool,
 ) -> Settled {
+    // As a replica, the server has no more to say to a client that has waited.
+    let is_closing = session.client().is_closing();
     let waits = session.waits();
     let Some(unconfirmed) = waits.end_unconfirmed() else { return Settled::Goes };
     waits.logged.awaits_device |= unconfirmed.awaits_device && is_confirmed;
-    let closes = unconfirmed.closes;
+    let closes = unconfirmed.closes || is_closing;
     if !is_confirmed {
         kernel.errors.count(unconfirmed.level.error().kind());
     }
@@ -196,7 +198,7 @@ pub fn settle(
 }
 
 /// The same for a client that waits for replicas, by an answer that tells nothing but what has failed. Whether the
-/// client goes on.
+/// client has its replies.
 fn deliver_confirmation(
     kernel: &Kernel,
     conn: &mut ConnMut<'_, AnySession>,
@@ -204,14 +206,14 @@ fn deliver_confirmation(
 ) -> bool {
     let (session, output) = conn.split();
     match settle(kernel, session, output, is_confirmed) {
-        Settled::Goes => {
+        settled @ (Settled::Goes | Settled::Closes) => {
+            // It ends when it is called, behind replies that the device may still hold up.
+            if settled == Settled::Closes {
+                session.client().set(ClientFlags::CLOSING, true);
+            }
             conn.clear_timer();
             conn.resume();
             true
-        }
-        Settled::Closes => {
-            conn.close();
-            false
         }
         Settled::ClosesUnanswered => {
             close_unlogged(kernel, conn);
@@ -293,7 +295,7 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
         {
             let replies = vec![HeldReply { reply, has_written: true }];
             let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes: false };
-            kernel.wait_for_replicas(&mut caller.waits, caller.client.conn, unconfirmed);
+            kernel.wait_for_replicas(&mut caller.waits, &caller.client, unconfirmed);
             kernel.feed.call(Reader::Replicas);
             // It is called, and suspended anew on the new terms.
             conn.resume();

@@ -346,6 +346,10 @@ impl Service for Dispatcher {
         if was_stranger && !io.output().follows_unsent() {
             io.set_output_class(session.output_class(server));
         }
+        if session.client().is_closing() && !session.waits().is_for_reply() {
+            // Others have decided that it has got its last reply.
+            return Flow::Close;
+        }
         let flow = match session {
             AnySession::Resp(session) => {
                 let was_class = output_class_of(&session.caller);

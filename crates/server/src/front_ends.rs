@@ -494,7 +494,7 @@ fn wait_for_replicas(
     let level = ReplicaLevel::of_server(kernel).unwrap_or_default();
     let replies = vec![HeldReply { reply: io.output().take(), has_written: true }];
     let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes };
-    kernel.wait_for_replicas(waits, client.conn, unconfirmed);
+    kernel.wait_for_replicas(waits, client, unconfirmed);
     suspend(waits, io)
 }
 

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tierce_engine::feed::Reader;
 use tierce_output::Output;
@@ -11,12 +14,16 @@ use tierce_wire::resp::Proto;
 use super::unblock_by_role;
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
+use crate::clients::Client;
 use crate::execute::Mode;
 use crate::kernel::Kernel;
-use crate::replica_level::Unconfirmed;
-use crate::replication::{Confirmed, Replica, Waiting, Wanted};
+use crate::replica_level::{ReplicaLevel, Unconfirmed};
+use crate::replication::{Asker, Confirmed, Replica, Waiting, Wanted};
 use crate::reply::Reply;
 use crate::waiting::{Awaited, ConnAddress, Patience, ReplyTo, Waits};
+
+/// A thread that waits for replicas looks so often whether it gives up.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Kernel {
     fn confirmed(&self, wanted: Wanted) -> Confirmed {
@@ -66,36 +73,40 @@ impl Kernel {
 
     fn wait_for_confirmations(&self, caller: &mut Caller, wanted: Wanted, patience: Patience) {
         let (to, proto) = (caller.reply_to(), caller.proto);
-        self.list(to, proto, wanted);
+        self.list(Asker::Client { to, proto }, wanted);
         caller.wait_for(Awaited::Confirmations { to, patience });
         // It finds out where that is in the stream, and asks the replicas.
         self.feed.call(Reader::Replicas);
-        // The role may have changed since the command asked for it. Of this thread and the one that changes it, which ends
-        // what clients wait for, at least one sees what the other has done.
+        self.end_wait_of_replica(&caller.client);
+    }
+
+    /// The role may have changed since a client that is listed now passed the gates. Of this thread and the one that
+    /// changes it, which ends what clients wait for, at least one sees what the other has done.
+    fn end_wait_of_replica(&self, client: &Client) {
         fence(SeqCst);
         if self.role.is_replica() {
-            unblock_by_role(self, &caller.client);
+            unblock_by_role(self, client);
         }
     }
 
-    /// Lists a client that waits for what was written so far.
-    fn list(&self, to: ReplyTo, proto: Proto, wanted: Wanted) {
+    /// Lists one who waits for what was written so far.
+    fn list(&self, asker: Asker, wanted: Wanted) {
         let confirmations = &self.primary.confirmations;
         let position = self.feed.position();
         let mut state = confirmations.state.lock();
-        state.waiting.push(Waiting { to, proto, wanted, position, offset: None });
+        state.waiting.push(Waiting { asker, wanted, position, offset: None });
         confirmations.has_waiting.store(true, Relaxed);
     }
 
-    /// Has the client of a connection wait until replicas have all that was written so far, and its replies with it. To be
+    /// Has a client wait until replicas have all that was written so far, and its replies with it. To be
     /// called without a locked shard. The follower of the feed is to be called then, once for all clients of a turn.
     pub fn wait_for_replicas(
         &self,
         waits: &mut Waits,
-        conn: ConnAddress,
+        client: &Client,
         mut unconfirmed: Unconfirmed,
     ) {
-        let to = ReplyTo { conn, wait: waits.next_reply() };
+        let to = ReplyTo { conn: client.conn, wait: waits.next_reply() };
         // Nothing is sent before the replicas have confirmed; the device is reached meanwhile.
         unconfirmed.awaits_device = std::mem::take(&mut waits.logged.awaits_device);
         if let Some(wal_handle) = self.durability.wal_handle().filter(|_| unconfirmed.awaits_device)
@@ -103,9 +114,46 @@ impl Kernel {
             wal_handle.demand(waits.logged.at);
         }
         // The protocol matters to others than this: the replies are written already.
-        self.list(to, Proto::Resp2, Wanted::Level(unconfirmed.level));
+        let asker = Asker::Client { to, proto: Proto::Resp2 };
+        self.list(asker, Wanted::Level(unconfirmed.level));
         let patience = Patience::Ms(self.config.live().durability_replicas_timeout());
         waits.wait_for_replicas(Awaited::Confirmations { to, patience }, unconfirmed);
+        self.end_wait_of_replica(client);
+    }
+
+    /// Waits on this thread until replicas have all that was written so far, as long as replies wait for that. Whether
+    /// they have it; a thread that `gives_up` does not wait on, nor does one of a server that becomes a replica. To be
+    /// called without a locked shard.
+    pub(crate) fn are_replicas_level(
+        &self,
+        level: ReplicaLevel,
+        gives_up: impl Fn() -> bool,
+    ) -> bool {
+        let (told, is_told) = mpsc::channel();
+        let id = thread::current().id();
+        self.list(Asker::Thread { id, told }, Wanted::Level(level));
+        self.feed.call(Reader::Replicas);
+        // As in `end_wait_of_replica`.
+        fence(SeqCst);
+        if self.role.is_replica() {
+            self.primary.confirmations.dismiss_threads();
+        }
+        let patience = Duration::from_millis(self.config.live().durability_replicas_timeout());
+        let begun = Instant::now();
+        loop {
+            let left = patience.saturating_sub(begun.elapsed());
+            match is_told.recv_timeout(left.min(LOOK_EVERY)) {
+                Ok(()) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) if left.is_zero() || gives_up() => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        match self.primary.confirmations.remove(|asker| asker.is_thread(id)) {
+            Some(waiting) => self.confirmed_at_last(&waiting).is_enough(),
+            // It was taken out just now: told, or dismissed.
+            None => is_told.recv().is_ok(),
+        }
     }
 
     /// Answers the clients that have got what they wait for.
@@ -125,7 +173,11 @@ impl Kernel {
         state.waiting.retain(|waiting| {
             let confirmed = self.confirmed_of(waiting.offset, waiting.wanted, &replicas);
             if confirmed.is_enough() {
-                self.answer_with(waiting.to, waiting.proto, confirmed);
+                match &waiting.asker {
+                    Asker::Client { to, proto } => self.answer_with(*to, *proto, confirmed),
+                    // It may have given up just now.
+                    Asker::Thread { told, .. } => _ = told.send(()),
+                }
             }
             !confirmed.is_enough()
         });
@@ -141,14 +193,9 @@ impl Kernel {
 
     /// Takes a client from those that wait for confirmations: what there is so far, unless it is just being answered.
     pub fn stop_confirming(&self, to: ReplyTo) -> Option<Confirmed> {
-        let waiting = self.primary.confirmations.remove(|other| other == to)?;
+        let waiting =
+            self.primary.confirmations.remove(|asker| asker.is_client(|other| other == to))?;
         Some(self.confirmed_at_last(&waiting))
-    }
-
-    pub(crate) fn waits_for_confirmations(&self, conn: ConnAddress) -> bool {
-        let confirmations = &self.primary.confirmations;
-        confirmations.has_waiting.load(Relaxed)
-            && confirmations.state.lock().waiting.iter().any(|waiting| waiting.to.conn == conn)
     }
 
     /// The same for a connection, which may wait for something else.
@@ -156,8 +203,13 @@ impl Kernel {
         &self,
         conn: ConnAddress,
     ) -> Option<(ReplyTo, Proto, Confirmed)> {
-        let waiting = self.primary.confirmations.remove(|to| to.conn == conn)?;
-        Some((waiting.to, waiting.proto, self.confirmed_at_last(&waiting)))
+        let is_it = |asker: &Asker| asker.is_client(|to| to.conn == conn);
+        let waiting = self.primary.confirmations.remove(is_it)?;
+        let confirmed = self.confirmed_at_last(&waiting);
+        match waiting.asker {
+            Asker::Client { to, proto } => Some((to, proto, confirmed)),
+            Asker::Thread { .. } => None,
+        }
     }
 
     fn confirmed_at_last(&self, waiting: &Waiting) -> Confirmed {

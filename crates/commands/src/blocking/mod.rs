@@ -262,42 +262,47 @@ pub(crate) fn unblock(kernel: &Kernel, client: &Client, with_error: bool) -> boo
         kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
         return true;
     }
-    end_waiting(kernel, client, if with_error { UNBLOCKED } else { TIME_IS_UP })
+    end_waiting(kernel, client, if with_error { UNBLOCKED } else { TIME_IS_UP }, || ())
 }
 
 /// The server is a replica now: clients that wait for keys or replicas get an error, and their connections end, as in
 /// Redis, except for those that are told where to wait for keys. The caller may hold shards.
 pub(crate) fn unblock_all(kernel: &Kernel) {
-    // The other one is in `Kernel::wait_for_confirmations`.
+    // The other one is in `Kernel::end_wait_of_replica`.
     fence(SeqCst);
     kernel.clients.all().iter().for_each(|client| unblock_by_role(kernel, client));
+    kernel.primary.confirmations.dismiss_threads();
 }
 
 /// The same for one client.
 fn unblock_by_role(kernel: &Kernel, client: &Client) {
     let redirects = client.has(ClientFlags::REDIRECTS);
-    let waits_for_keys = client.waiter.lock().is_some();
-    // Before the answer, which closes the connection of such a client.
-    let closes = waits_for_keys && !redirects || kernel.waits_for_confirmations(client.conn);
-    client.set(ClientFlags::CLOSING, closes || client.is_closing());
+    // Who takes a client out of its list answers it. So its connection is closed by this answer, or stays open: there is no
+    // other answer that could be on its way already when it is said to be closing.
+    let close = || client.set(ClientFlags::CLOSING, true);
     if let Some((to, proto, _)) = kernel.unblock_confirming(client.conn) {
+        close();
         let mut output = Output::new();
         write_in_vain(kernel, ROLE_CHANGED, &mut Reply::new(&mut output, proto));
         let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
         kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
     }
     // Nothing has been done for it, unlike for one that waits for replicas, which must not do its write again elsewhere.
-    end_waiting(kernel, client, if redirects { REDIRECTED } else { ROLE_CHANGED });
+    match redirects {
+        true => end_waiting(kernel, client, REDIRECTED, || ()),
+        false => end_waiting(kernel, client, ROLE_CHANGED, close),
+    };
     nonblocking::end_all(kernel, client, ROLE_CHANGED);
 }
 
-/// Ends the waiting of a client for keys. Whether it was waiting.
-fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason) -> bool {
+/// Ends the waiting of a client for keys, if nobody else does, after `prepare`. Whether it was waiting.
+fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason, prepare: impl FnOnce()) -> bool {
     let Some(waiter) = client.waiter.lock().clone() else { return false };
     match waiter.state.cancel(reason) {
         Cancelled::TooLate => false,
         Cancelled::ByAnother => true,
         Cancelled::Now => {
+            prepare();
             let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
             answer_in_vain(kernel, &blocked.to, blocked.proto, reason);
             true

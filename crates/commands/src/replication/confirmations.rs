@@ -5,10 +5,14 @@
 //! acknowledge. The thread that receives an acknowledgement (`Kernel::serve_confirmed`) replies to the clients that have
 //! enough of them.
 //!
+//! A call without a connection waits on its own thread ([`Asker::Thread`]).
+//!
 //! **Invariant:** exactly one thread takes a client out of the list, and it ends the wait: a thread that replies, the worker
 //! at the timeout, or the worker that closes the connection.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::thread::ThreadId;
 
 use parking_lot::Mutex;
 use tierce_wire::resp::Proto;
@@ -79,13 +83,32 @@ pub(crate) struct State {
 
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) to: ReplyTo,
-    pub(crate) proto: Proto,
+    pub(crate) asker: Asker,
     pub(crate) wanted: Wanted,
     /// Of the feed.
     pub(crate) position: u64,
     /// Of the stream, once it is known.
     pub(crate) offset: Option<u64>,
+}
+
+/// Who waits, and how it hears of the end.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    /// A client, which gets an answer.
+    Client { to: ReplyTo, proto: Proto },
+    /// A thread. It hears that there is enough, or loses the sender if it is not to wait any more.
+    Thread { id: ThreadId, told: Sender<()> },
+}
+
+impl Asker {
+    /// Whether it is the client that gets this reply.
+    pub(crate) fn is_client(&self, is_it: impl Fn(ReplyTo) -> bool) -> bool {
+        matches!(self, Self::Client { to, .. } if is_it(*to))
+    }
+
+    pub(crate) fn is_thread(&self, thread: ThreadId) -> bool {
+        matches!(self, Self::Thread { id, .. } if *id == thread)
+    }
 }
 
 impl Wanted {
@@ -163,13 +186,20 @@ impl Confirmations {
         self.state.lock().is_asking = false;
     }
 
-    /// Takes a client out of the list, if it is there.
-    pub(crate) fn remove(&self, is_it: impl Fn(ReplyTo) -> bool) -> Option<Waiting> {
+    /// Takes one who waits out of the list, if it is there.
+    pub(crate) fn remove(&self, is_it: impl Fn(&Asker) -> bool) -> Option<Waiting> {
         let mut state = self.state.lock();
-        let index = state.waiting.iter().position(|waiting| is_it(waiting.to))?;
+        let index = state.waiting.iter().position(|waiting| is_it(&waiting.asker))?;
         let waiting = state.waiting.swap_remove(index);
         self.has_waiting.store(!state.waiting.is_empty(), Relaxed);
         Some(waiting)
+    }
+
+    /// The threads that wait do so no longer: the server has become a replica.
+    pub(crate) fn dismiss_threads(&self) {
+        let mut state = self.state.lock();
+        state.waiting.retain(|waiting| matches!(waiting.asker, Asker::Client { .. }));
+        self.has_waiting.store(!state.waiting.is_empty(), Relaxed);
     }
 
     /// Has replicas asked how far they are, when the stream goes on or the feed is called.

@@ -30,6 +30,8 @@ pub struct Copy {
     /// The database that the stream behind it has selected, where that does not say so itself.
     stream_db: OnceLock<DbIndex>,
     state: Mutex<State>,
+    /// When it became complete, in Unix milliseconds.
+    complete_ms: OnceLock<i64>,
     /// It is known who reads it.
     opened: Condvar,
     /// Called when there is more to read.
@@ -77,6 +79,7 @@ impl Copy {
             mark,
             stream_db: OnceLock::new(),
             state: Mutex::new(State::Begun),
+            complete_ms: OnceLock::new(),
             opened: Condvar::new(),
             wake,
         });
@@ -119,6 +122,12 @@ impl Copy {
             State::Complete => Some(true),
             State::Failed => Some(false),
         }
+    }
+
+    /// When it became whole, in Unix milliseconds, if it has.
+    #[must_use]
+    pub fn complete_ms(&self) -> Option<i64> {
+        self.complete_ms.get().copied()
     }
 
     /// It is given up, unless it is whole.
@@ -185,6 +194,7 @@ impl CopySink for Sink {
         let is_whole = outcome.is_ok() && self.pass_on().is_ok();
         let mut state = self.copy.state.lock();
         if is_whole && *state == State::Open {
+            let _ = self.copy.complete_ms.set(crate::clock::unix_ms());
             *state = State::Complete;
         }
         drop(state);

@@ -20,7 +20,7 @@ mod primary;
 mod replica;
 pub mod role;
 
-pub(crate) use confirmations::Waiting;
+pub(crate) use confirmations::{Asker, Waiting};
 pub use confirmations::{Asks, Confirmations, Confirmed, Wanted};
 pub use copy::Copy;
 pub use primary::{Accepted, Begun, Primary, Source, Syncs};

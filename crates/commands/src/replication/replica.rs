@@ -111,7 +111,7 @@ pub struct Replica {
     acknowledged: AtomicU64,
     /// And has it on disk up to here.
     synced: AtomicU64,
-    /// When it said so last, in Unix milliseconds.
+    /// When it said so last, in Unix milliseconds. Of one that is not as far as that, when it was heard of.
     acknowledged_ms: AtomicI64,
     /// Since when it has lagged more than the soft limit allows, in Unix milliseconds; 0 if it does not.
     lags_since_ms: AtomicI64,
@@ -315,6 +315,29 @@ impl Replica {
         (now_ms - self.acknowledged_ms.load(Relaxed)).max(0) / 1000
     }
 
+    /// For how many seconds something should have been heard of it: that it takes the end of its copy, then that it loads
+    /// it, and then how far it is in the stream. `None` if nothing is to be heard. While a copy is being written, its writer
+    /// looks after those who take it.
+    #[must_use]
+    pub fn overdue_seconds(&self, now_ms: i64) -> Option<i64> {
+        let is_old = self.is_old.load(Relaxed);
+        match &*self.place.lock() {
+            Place::Streams(_) | Place::AwaitsAck(_) if !is_old => Some(self.silent_seconds(now_ms)),
+            Place::Copies { copy, .. } => {
+                let complete = (now_ms - copy.complete_ms()?).max(0) / 1000;
+                Some(complete.min(self.silent_seconds(now_ms)))
+            }
+            _ => None,
+        }
+    }
+
+    /// It has taken something of its copy, or shows that it is loading it.
+    pub fn show_progress(&self, now_ms: i64) {
+        if let Place::Copies { .. } | Place::AwaitsAck(_) = &*self.place.lock() {
+            self.note_time(now_ms);
+        }
+    }
+
     /// Its time begins: silence counts from now on.
     pub fn note_time(&self, now_ms: i64) {
         self.acknowledged_ms.store(now_ms, Relaxed);
@@ -375,5 +398,41 @@ impl Replica {
     #[must_use]
     pub fn ip(&self) -> String {
         self.facts.lock().ip.clone().unwrap_or_else(|| self.client.host().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tierce_replication::backlog::Backlog;
+
+    use super::*;
+    use crate::clients::Origin;
+
+    #[test]
+    fn one_that_has_its_copy_must_show_that_it_loads_it() {
+        let replica = Replica::new(Arc::new(Client::new(Origin::default(), 0)));
+        let (copy, sink) = Copy::begin(Duration::from_secs(60), None, Box::new(|| ()));
+        let (reader, then) = (copy.reader().unwrap(), Backlog::new(0, 0).reader_at(0).unwrap());
+        let (head, is_loaded) = (Vec::new(), false);
+        replica.turn_to(Place::Copies { head, copy: Arc::clone(&copy), reader, then, is_loaded });
+        copy.open(None);
+        assert_eq!(replica.overdue_seconds(i64::MAX), None, "the writer looks after it");
+        sink.end(Ok(()));
+        let begin = copy.complete_ms().unwrap();
+        let overdue = |after_ms| replica.overdue_seconds(begin + after_ms);
+        assert_eq!(overdue(70_000), Some(70), "it takes nothing");
+        assert_eq!(replica.take(1000, &mut Vec::new()), Took::All);
+        replica.show_progress(begin + 70_000);
+        assert_eq!(overdue(75_000), Some(5), "it says nothing");
+        replica.show_progress(begin + 100_000);
+        assert_eq!(overdue(100_999), Some(0), "it loads");
+        assert_eq!(replica.acknowledge(0, begin + 110_000), Began::Stream);
+        // Only how far it is counts from then on.
+        replica.show_progress(begin + 120_000);
+        assert_eq!(overdue(120_000), Some(10));
+        replica.note_old();
+        assert_eq!(overdue(120_000), None);
     }
 }

@@ -33,7 +33,7 @@ pub struct LoadReport {
     /// The database that the stream has selected which goes on behind the file, if that is a full copy.
     pub stream_db: usize,
     /// The name of the stream that the data belong to, and how many bytes of it they correspond to, if the file names
-    /// both and nothing was left out because its time had come.
+    /// both and nothing was left out because its time had come or this version lacks it.
     pub stream: Option<([u8; STREAM_NAME_LEN], u64)>,
 }
 
@@ -190,6 +190,7 @@ fn read_source(
         keyspace,
         log,
         is_at_start: loading.is_some(),
+        is_copy: loading.is_none() && now_ms == i64::MIN,
         names,
         outgoing: None,
         unfit,
@@ -200,6 +201,7 @@ fn read_source(
         written_ms: i64::MIN,
         stream_name: None,
         stream_offset: None,
+        left_out: 0,
         report: LoadReport::default(),
     };
     if stores {
@@ -238,6 +240,8 @@ struct Parser<'a> {
     keyspace: &'a Keyspace,
     log: &'a Log,
     is_at_start: bool,
+    /// The file is a full copy, behind which a stream goes on.
+    is_copy: bool,
     /// Where names are noted.
     names: Option<&'a mut Names>,
     /// Where values go; nowhere if the file is only checked.
@@ -255,6 +259,8 @@ struct Parser<'a> {
     stream_offset: Option<u64>,
     /// What the file says of the next key.
     note: ItemNote,
+    /// Values, libraries and other data that this version lacks.
+    left_out: u64,
     report: LoadReport,
 }
 
@@ -294,6 +300,11 @@ impl Parser<'_> {
                 self.written_ms = ms.min(self.written_ms_max);
                 self.now_ms = self.now_ms.max(self.written_ms);
             }
+            Remark::StreamDb(db) if self.is_copy && self.keyspace.db_index(db).is_none() => {
+                return Err(self.unsupported(format_args!(
+                    "a stream that has selected database {db}: `databases` has to be larger"
+                )));
+            }
             Remark::StreamDb(db) => self.report.stream_db = db,
             Remark::StreamName(name) => {
                 self.stream_name = Some(name);
@@ -320,7 +331,7 @@ impl Parser<'_> {
     /// Reports the place of the data, unless some of these were left out.
     fn end_place(&mut self) {
         let place = self.stream_name.zip(self.stream_offset);
-        self.report.stream = place.filter(|_| self.report.expired == 0);
+        self.report.stream = place.filter(|_| self.report.expired == 0 && self.left_out == 0);
     }
 
     fn library(&mut self, source: &[u8]) -> Result<(), LoadError> {
@@ -422,10 +433,11 @@ impl Parser<'_> {
     }
 
     /// Tells of something that this version lacks, or gives up.
-    fn leave_out(&self, what: &str) -> Result<(), LoadError> {
+    fn leave_out(&mut self, what: &str) -> Result<(), LoadError> {
         if self.unfit == Unfit::Refuse {
             return Err(self.unsupported(lacking(what)));
         }
+        self.left_out += 1;
         let path = self.path.display();
         self.log
             .warning(format_args!("{path}: left out {what}, which this version does not support"));

@@ -4,7 +4,7 @@ use tierce_keyspace::ListSide;
 use tierce_keyspace::log::{FieldDeadline, HashEdit, ListEdit, Malformed, SetEdit, SortedSetEdit};
 
 use super::Dialect;
-use super::commands::{Arg, Commands, push};
+use super::commands::{Arg, Commands, push, push_newer};
 
 /// What a change in the middle of a list is that could be anywhere, as nothing there is named.
 const NAMELESS: Malformed =
@@ -109,7 +109,7 @@ fn field_deadline(
         return;
     }
     match deadline.0 {
-        Some(at_ms) => push!(commands, "HPEXPIREAT", key, at_ms, "FIELDS", 1_u64, name),
-        None => push!(commands, "HPERSIST", key, "FIELDS", 1_u64, name),
+        Some(at_ms) => push_newer!(commands, "HPEXPIREAT", key, at_ms, "FIELDS", 1_u64, name),
+        None => push_newer!(commands, "HPERSIST", key, "FIELDS", 1_u64, name),
     }
 }

@@ -4,6 +4,8 @@ use tierce_collections::stream::StreamId;
 use tierce_wire::number::format_f64;
 use tierce_wire::resp::{Encoder, Proto};
 
+use super::Dialect;
+
 /// A command has at most this many elements of a collection, and ends behind the one that makes it
 /// [`CHUNK_BYTES`]: what a replica does in one go, and a Lua table or an argument vector holds, stays short.
 const CHUNK_ELEMENTS: usize = 256;
@@ -99,21 +101,30 @@ macro_rules! push {
 }
 pub(super) use push;
 
-/// Appends commands, and makes a transaction of them if there are several.
+/// The same for a command that not all readers may know ([`Commands::push_newer`]).
+macro_rules! push_newer {
+    ($commands:expr, $($arg:expr),+ $(,)?) => {
+        $commands.push_newer(&[$($crate::translate::commands::Arg::from($arg)),+])
+    };
+}
+pub(super) use push_newer;
+
+/// Appends commands, and makes a transaction of them if there are several in a row that all readers know.
 #[derive(Debug)]
 pub(super) struct Commands<'a> {
     out: &'a mut Vec<u8>,
     /// The database of the last `SELECT`, which the translator keeps.
     db: &'a mut Option<u64>,
-    /// Without `SELECT`.
+    /// Commands of the transaction so far, without `SELECT`.
     count: usize,
     /// Where the first one begins.
     first: usize,
+    dialect: Dialect,
 }
 
 impl<'a> Commands<'a> {
-    pub(super) fn new(out: &'a mut Vec<u8>, db: &'a mut Option<u64>) -> Self {
-        Self { out, db, count: 0, first: 0 }
+    pub(super) fn new(out: &'a mut Vec<u8>, db: &'a mut Option<u64>, dialect: Dialect) -> Self {
+        Self { out, db, count: 0, first: 0, dialect }
     }
 
     /// What follows is of this database.
@@ -139,11 +150,28 @@ impl<'a> Commands<'a> {
         write(self.out, args);
     }
 
+    /// Appends a command that only newer servers know, or with arguments that only these know. Within a transaction, one
+    /// that a reader does not know makes it refuse the whole. So unless the configuration says what all readers know, this
+    /// one is between two transactions: the order stays, and only this command can fail.
+    pub(super) fn push_newer(&mut self, args: &[Arg<'_>]) {
+        if self.dialect == Dialect::Tierce {
+            self.end_transaction();
+            write(self.out, args);
+        } else {
+            self.push(args);
+        }
+    }
+
     /// Ends the transaction, if it is one.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(mut self) {
+        self.end_transaction();
+    }
+
+    fn end_transaction(&mut self) {
         if self.count > 1 {
             write(self.out, &[Arg::from("EXEC")]);
         }
+        self.count = 0;
     }
 
     /// Appends commands of `head` and some of the items each, until all have been in one.

@@ -10,7 +10,8 @@
 //! * `stream`: edits of streams.
 //!
 //! **Atomicity.** If a record makes several commands, they are between `MULTI` and `EXEC`. So are those of a batch, which
-//! are complete when its last piece arrives; until then the batch is kept here.
+//! are complete when its last piece arrives; until then the batch is kept here. A command that an old reader may not know
+//! stands between two such transactions, unless the [`Dialect`] says that all know it: it would undo the whole one.
 //!
 //! **Bounds.** A new collection is built by commands of a few hundred elements each. A string is one command, however long
 //! it is.
@@ -47,7 +48,7 @@ pub enum Dialect {
     Redis7_0,
     /// Without scripts by name.
     Redis7_4,
-    /// Everything.
+    /// Everything. It is the default, so that a reader may be older all the same.
     #[default]
     Tierce,
 }
@@ -87,7 +88,7 @@ impl Translator {
     /// If it is no record of changes. The stream cannot go on then: what was appended is to be thrown away.
     pub fn record(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let Some(operations) = self.unfinished.operations(record)? else { return Ok(()) };
-        let mut commands = Commands::new(out, &mut self.db);
+        let mut commands = Commands::new(out, &mut self.db, self.options.dialect);
         let mut translation = Translation::new(self.options.dialect, &mut commands);
         let mut reader = Reader::new(&operations);
         while let Some((op, _)) = reader.next()? {
@@ -101,7 +102,7 @@ impl Translator {
     /// Appends a command as it is; one with a database is executed there.
     pub fn command(&mut self, db: Option<u64>, resp: &[u8], out: &mut Vec<u8>) {
         if let Some(db) = db {
-            Commands::new(out, &mut self.db).select(db);
+            Commands::new(out, &mut self.db, self.options.dialect).select(db);
         }
         out.extend_from_slice(resp);
     }

@@ -5,7 +5,7 @@ use tierce_keyspace::log::{Edit, Edits, Effect, Malformed, Op, Spilled, Stored};
 
 use super::Dialect;
 use super::collections;
-use super::commands::{Arg, Commands, push};
+use super::commands::{Arg, Commands, push, push_newer};
 use super::stream::StreamCommands;
 
 /// What has been translated of a record, and what is to be said behind the next operations.
@@ -204,14 +204,14 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         match (kind, source) {
             (CodeKind::Library, _) if self.dialect < Dialect::Redis7_0 => {}
             (CodeKind::Library, Some(source)) => {
-                push!(self.commands, "FUNCTION", "LOAD", "REPLACE", source);
+                push_newer!(self.commands, "FUNCTION", "LOAD", "REPLACE", source);
             }
-            (CodeKind::Library, None) => push!(self.commands, "FUNCTION", "DELETE", name),
+            (CodeKind::Library, None) => push_newer!(self.commands, "FUNCTION", "DELETE", name),
             (CodeKind::Script, _) if self.dialect < Dialect::Tierce => {}
             (CodeKind::Script, Some(source)) => {
-                push!(self.commands, "SCRIPT", "REGISTER", name, source);
+                push_newer!(self.commands, "SCRIPT", "REGISTER", name, source);
             }
-            (CodeKind::Script, None) => push!(self.commands, "SCRIPT", "UNREGISTER", name),
+            (CodeKind::Script, None) => push_newer!(self.commands, "SCRIPT", "UNREGISTER", name),
         }
     }
 }

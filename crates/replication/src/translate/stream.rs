@@ -5,7 +5,7 @@ use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{Delivery, StreamFields};
 
 use super::Dialect;
-use super::commands::{Arg, Commands, push};
+use super::commands::{Arg, Commands, push, push_newer};
 
 /// A stream whose edits are being translated.
 ///
@@ -135,7 +135,7 @@ impl<'a> StreamCommands<'a> {
         if self.dialect < Dialect::Redis7_0 {
             return push!(commands, "XSETID", self.key, last_id);
         }
-        push!(
+        push_newer!(
             commands,
             "XSETID",
             self.key,

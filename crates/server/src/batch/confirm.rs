@@ -75,7 +75,7 @@ impl<'k> BatchRunner<'k, '_> {
         let closes = matches!(progress, Progress::Closing);
         let replies = std::mem::take(&mut self.held.replies);
         let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes };
-        self.kernel.wait_for_replicas(&mut caller.waits, caller.client.conn, unconfirmed);
+        self.kernel.wait_for_replicas(&mut caller.waits, &caller.client, unconfirmed);
         suspend(&caller.waits, io)
     }
 

@@ -163,7 +163,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             let replied_before = output.mark();
             let parsed = session.parser.parse(input, &limits, requests_max, self.batch);
             if self.batch.follows_empty() {
-                skip_empty(&mut session.caller);
+                skip_empty(&mut session.caller, now_ms);
             }
             let progress = self.execute(&mut session.caller, &mut locks, input, output, now_ms);
             if self.has_logged(&mut locks)
@@ -327,9 +327,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
-/// A request without arguments has no reply, so `CLIENT REPLY SKIP` has skipped it: as in Redis.
+/// A request without arguments has no reply, so `CLIENT REPLY SKIP` has skipped it: as in Redis. From a replica it is the
+/// sign that it loads its copy.
 #[cold]
-fn skip_empty(caller: &mut Caller) {
+fn skip_empty(caller: &mut Caller, now_ms: i64) {
+    if let Some(replica) = caller.replica() {
+        replica.show_progress(now_ms);
+    }
     if caller.reply_mode == ReplyMode::SkipThis {
         caller.reply_mode = ReplyMode::On;
     }

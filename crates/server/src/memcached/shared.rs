@@ -96,14 +96,16 @@ impl Shared {
         }
         let mut locks = kernel.keyspace.locks();
         let gates = Gates::read_for_all(kernel, now_ms);
-        match gates.admit(kernel, &mut locks, Access::CHANGE, || false) {
-            // Unless a client has just asked for another time.
-            Admission::Passes
-                if self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok() =>
-            {
-                locks.flush([self.db], Freeing::Later);
-            }
-            _ => {}
+        let Admission::Passes = gates.admit(kernel, &mut locks, Access::CHANGE, || false) else {
+            return;
+        };
+        let mut all = locks.lock_all();
+        // What has closed meanwhile, as for a failover, finds out with the shards that nothing more changes. Nor is it time
+        // if a client has just asked for another one.
+        if !kernel.has_closed(Access::CHANGE)
+            && self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok()
+        {
+            all.locks().flush([self.db], Freeing::Later);
         }
     }
 }

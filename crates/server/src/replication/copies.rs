@@ -12,6 +12,7 @@ use tierce_replication::translate::Dialect;
 
 use super::stream::dialect;
 use crate::clock::unix_ms;
+use crate::commands::replication::failover::Phase;
 use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::persistence::SaveError;
 use crate::server::Server;
@@ -78,9 +79,7 @@ fn run(server: &Arc<Server>) {
             replicas.iter().for_each(|replica| replica.show_life());
             server.wake_replicas();
         }
-        // A sign of life would make the stream longer, of which a replica is to reach the end.
-        let is_to_end = server.failover.is_on() || server.shutdown().is_asked();
-        if pinged.elapsed() >= ping_period(&settings) && !is_to_end {
+        if time_to_ping(server, &settings).is_some_and(|period| pinged.elapsed() >= period) {
             pinged = Instant::now();
             server.feed.pass(PING);
         }
@@ -92,8 +91,8 @@ fn run(server: &Arc<Server>) {
 
 /// Ends a replica whose bytes are gone, that lags for too long, or of which nothing was heard for `repl-timeout`.
 fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: i64) {
-    let is_silent = replica.confirms()
-        && replica.silent_seconds(now_ms) > repl_timeout(settings).as_secs() as i64;
+    let overdue = replica.overdue_seconds(now_ms);
+    let is_silent = overdue.is_some_and(|time| time > repl_timeout(settings).as_secs() as i64);
     let limit = settings.output_limits().of(ClientClass::Replica);
     let lags = replica.is_lost() || replica.lags_for(limit.soft_bytes, limit.soft_seconds, now_ms);
     if is_silent || lags {
@@ -104,6 +103,21 @@ fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: 
         };
         server.log.warning(format_args!("The replica {addr} is disconnected: {why}"));
         server.end_connection(&replica.client);
+    }
+}
+
+/// After which time replicas get the next sign of life in the stream. It makes that longer, of which a replica is to reach
+/// the end before this server ends or hands over. An end is soon. A failover may wait for long, and replicas that hear
+/// nothing leave: so they get some, but seldom, as the replica that takes over has to confirm each.
+fn time_to_ping(server: &Server, settings: &Settings) -> Option<Duration> {
+    if server.shutdown().is_asked() {
+        return None;
+    }
+    match server.failover.phase() {
+        Phase::Nothing => Some(ping_period(settings)),
+        Phase::WaitsForSync => Some(ping_period(settings).max(repl_timeout(settings) / 4)),
+        // The other server has the stream.
+        Phase::HandsOver => None,
     }
 }
 

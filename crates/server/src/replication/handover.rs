@@ -11,7 +11,6 @@ use super::quiet::{self, Question};
 use crate::clock::unix_ms;
 use crate::commands::replication::Replica;
 use crate::commands::replication::failover::Plan;
-use crate::commands::replication::role::Address;
 use crate::server::Server;
 use crate::shutdown::Shutdown;
 
@@ -127,12 +126,12 @@ impl Attempt<'_> {
         let server = self.server;
         let Some(place) = quiet::place(server) else { return false };
         let replicas = server.primary.replicas();
+        // As FAILOVER itself finds its target, whose address may be in another case.
         let is_wanted =
-            |address: &Address| self.plan.target.as_ref().is_none_or(|at| at == address);
-        let level = |replica: &&Arc<Replica>| replica.listens() && quiet::is_level(replica, place);
-        let level = replicas.iter().filter(level);
-        let target = level.map(|replica| replica.address()).find(is_wanted);
-        let Some(target) = target else { return false };
+            |replica: &Replica| self.plan.target.as_ref().is_none_or(|at| replica.is_at(at));
+        let is_level = |replica: &Replica| replica.listens() && quiet::is_level(replica, place);
+        let target = replicas.iter().find(|replica| is_wanted(replica) && is_level(replica));
+        let Some(target) = target.map(|replica| replica.address()) else { return false };
         // Unless a message was published meanwhile.
         server.hand_over(self.number, &target, || quiet::place(server) == Some(place))
     }

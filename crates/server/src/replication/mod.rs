@@ -43,7 +43,11 @@ fn feed_replica(server: &Server, caller: &Caller, io: &mut Io<'_>) -> Flow {
     let output = io.output().buffer();
     let before = output.len();
     let took = replica.take(TURN_BYTES, output);
-    server.primary.note_sent(output.len() - before);
+    let len = output.len() - before;
+    server.primary.note_sent(len);
+    if len > 0 {
+        replica.show_progress(io.now().unix_ms as i64);
+    }
     match took {
         Took::More => Flow::Yield,
         Took::All => Flow::Continue,

@@ -12,6 +12,7 @@ use tierce_keyspace::DbIndex;
 use tierce_output::Output;
 use tierce_replication::identity::ReplicationId;
 use tierce_replication::link::Place;
+use tierce_wire::number;
 use tierce_wire::resp::{Args, ReplyDecoder};
 
 use crate::caller::Caller;
@@ -108,6 +109,9 @@ impl<'s> Applier<'s> {
             self.log(name, b"a stream does not change roles");
             return Applied::Done;
         }
+        if let Some(why) = self.lacks_db(name, args) {
+            return self.lose(why);
+        }
         let begin = self.output.mark();
         let stream = self.place.map_or(ReplicationId::NONE, |place| place.id);
         let place = (*stream.as_bytes(), offset);
@@ -121,15 +125,37 @@ impl<'s> Applier<'s> {
         }
         match error {
             Some(error) if name.eq_ignore_ascii_case(b"exec") => {
-                server.primary.end_stream();
-                self.place = None;
-                return Applied::Lost(error.escape_ascii().to_string());
+                let error = error.escape_ascii();
+                return self
+                    .lose(format!("a transaction of the primary could not be applied: {error}"));
             }
             Some(error) => self.log(name, &error),
             None => {}
         }
         self.advance(bytes, offset);
         Applied::Done
+    }
+
+    /// The data are no copy any more, for this reason.
+    fn lose(&mut self, why: String) -> Applied {
+        self.server.primary.end_stream();
+        self.place = None;
+        Applied::Lost(why)
+    }
+
+    /// Why a command selects what is not here, if it does: what follows would go to another database. In a transaction its
+    /// EXEC would come too late.
+    fn lacks_db(&self, name: &[u8], args: Args<'_>) -> Option<String> {
+        if !name.eq_ignore_ascii_case(b"select") {
+            return None;
+        }
+        let db = args.get(1).unwrap_or_default();
+        let number = number::parse_i64(db).and_then(|number| usize::try_from(number).ok());
+        let is_here = number.is_some_and(|db| self.server.keyspace.db_index(db).is_some());
+        (!is_here).then(|| {
+            let db = db.escape_ascii();
+            format!("the stream selects database {db}, which this server does not have (databases)")
+        })
     }
 
     /// Bytes of the stream that say nothing. `false` if the link is to be given up.

@@ -26,7 +26,7 @@ impl Logged {
     pub(super) fn offset(&mut self, durability: &Durability, applied: u64) -> Option<u64> {
         let wal_handle = durability.wal_handle()?;
         self.advance(counted(wal_handle));
-        if self.next.is_none() && self.offset < applied {
+        if self.next.is_none() && self.offset < applied && !wal_handle.has_write_error() {
             self.next = Some((wal_handle.appended(), applied));
         }
         Some(self.offset)
@@ -35,6 +35,9 @@ impl Logged {
     /// The primary wants to hear when everything up to `applied` is on the device, which begins to be so at once.
     pub(super) fn demand(&mut self, durability: &Durability, applied: u64) {
         let Some(wal_handle) = durability.wal_handle() else { return };
+        if wal_handle.has_write_error() {
+            return;
+        }
         let pair = (wal_handle.appended(), applied);
         match self.next {
             None => self.next = Some(pair),
@@ -70,9 +73,14 @@ impl Logged {
 }
 
 /// Everything up to this position in the log survives a power cut: nothing of a log that does not have all keys yet, as
-/// the one before it counts so long.
+/// the one before it counts so long. Nor of one that has not taken something: what was applied since is not in it, wherever
+/// its positions are.
 fn counted(wal_handle: &WalHandle) -> u64 {
-    // In this order: what was on the device of a log that has become complete since counts.
+    // In this order: what was on the device of a log that has become complete since counts, and what was applied before
+    // it failed is not behind that.
     let durable = wal_handle.durable();
-    if wal_handle.is_complete() { durable } else { 0 }
+    match wal_handle.is_complete() && !wal_handle.has_write_error() {
+        true => durable,
+        false => 0,
+    }
 }

@@ -75,8 +75,8 @@ enum FollowError {
     Load(ReloadError),
     #[error("the log takes no writes, so that nothing of the stream can be applied")]
     NotLogged,
-    #[error("a transaction of the primary could not be applied: {0}. Asking for a full copy")]
-    Transaction(String),
+    #[error("{0}. Asking for a full copy")]
+    Lost(String),
     /// The server follows another one now, or none.
     #[error("given up")]
     GivenUp,
@@ -160,7 +160,7 @@ fn run(server: &Server) {
         }
         let Err(error) = outcome else { continue };
         takeover.link_is_over(server, number, &error, session.has_asked);
-        if let FollowError::Transaction(_) = error {
+        if let FollowError::Lost(_) = error {
             server.role.note_applied(number, None, DbIndex::ZERO);
         }
         if matches!(error, FollowError::GivenUp) || !is_current {
@@ -356,6 +356,8 @@ impl<'s> Session<'s> {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
                     let db = self.load(copy, wire)?;
+                    // The log has it as well. A link that is given up here has its data all the same.
+                    self.server.role.note_applied(self.following.number, Some(place), db);
                     work.applier = Applier::new(self.server, self.following.number);
                     work.applier.go_on(place, db);
                     told.wants_answer = true;
@@ -379,7 +381,7 @@ impl<'s> Session<'s> {
                         Applied::AskedForSync => {
                             (told.wants_answer, told.wants_sync) = (true, true);
                         }
-                        Applied::Lost(why) => return Err(FollowError::Transaction(why)),
+                        Applied::Lost(why) => return Err(FollowError::Lost(why)),
                         Applied::GivenUp => return Err(FollowError::GivenUp),
                     }
                 }
