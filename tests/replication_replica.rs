@@ -864,6 +864,26 @@ fn a_stream_goes_on_in_the_database_that_was_selected() {
     c.check("GET k", r#""v""#);
 }
 
+/// Its deadline came between the snapshot and the start. Only the stream says when it goes.
+#[test]
+fn a_key_of_a_place_in_a_stream_is_loaded_behind_its_deadline() {
+    let (primary, dir) = (Primary::new(), TempDir::new());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    let written = (now.as_secs() - 100).to_string();
+    let remarks = [("ctime", &*written), ("repl-id", ID), ("repl-offset", "100")];
+    let mut snapshot = file_that_says(&remarks, &[("k", "v")]);
+    // The key with its type and value, and the end.
+    let key = snapshot.split_off(snapshot.len() - 5 - 9);
+    snapshot.push(0xfc);
+    let deadline_ms = u64::try_from(now.as_millis()).expect("a time") - 10_000;
+    snapshot.extend([&deadline_ms.to_le_bytes()[..], &key].concat());
+    std::fs::write(dir.path().join("dump.rdb"), snapshot).expect("written");
+    let server = primary.replica().with("dir", &dir.path().display().to_string()).start();
+    let (_follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} 101"));
+    server.connect().check("DBSIZE", ":1");
+}
+
 /// What a start has left out would be missing for ever.
 #[test]
 fn a_snapshot_that_is_not_loaded_whole_has_no_place() {

@@ -174,8 +174,6 @@ impl Outgoing {
 pub(super) struct Storer<'a, 'k> {
     pub(super) path: &'a Path,
     pub(super) locks: &'a mut ShardLocks<'k>,
-    /// Before the deadline of every key that comes.
-    pub(super) now_ms: i64,
     pub(super) progress: Progress<'a>,
 }
 
@@ -229,11 +227,11 @@ impl Storer<'_, '_> {
             }
             Content::String(place) => {
                 let expiry = place.deadline_ms.map_or(Expiry::Never, Expiry::At);
-                let mut db = self.locks.db(place.db, place.hash, self.now_ms);
+                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL);
                 db.restore_item(keyspace.key(name), value, expiry, place.note)
             }
             Content::Collection(collection, place) => {
-                let mut db = self.locks.db(place.db, place.hash, self.now_ms);
+                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL);
                 db.put_collection(keyspace.key(name), *collection, place.deadline_ms).map(drop)
             }
         };
@@ -263,6 +261,10 @@ impl Storer<'_, '_> {
         Ok(loading.note(offset)?)
     }
 }
+
+/// The time at which values are stored. Who reads the file decides which have expired: by the clock one that was in time
+/// for the data of a stream's place could be missing here, and in that stream nothing would say so.
+const BEFORE_ALL: i64 = i64::MIN;
 
 /// How far a load is.
 pub(super) struct Progress<'a> {
@@ -323,7 +325,6 @@ mod tests {
             let storer = Storer {
                 path: Path::new("a.rdb"),
                 locks: &mut locks,
-                now_ms: 0,
                 progress: Progress::new(&log, Some(&loading), 0),
             };
             let hash = |key: &[u8]| keyspace.hash(key);

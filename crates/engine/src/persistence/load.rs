@@ -214,7 +214,7 @@ fn read_source(
                 let passed = parser.outgoing.take().map_or(Ok(()), |mut last| last.pass_on());
                 read.and(passed).map(|()| parser)
             },
-            Storer { path, locks, now_ms, progress },
+            Storer { path, locks, progress },
         )?;
     } else {
         parser.run(verifies)?;
