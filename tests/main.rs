@@ -106,6 +106,7 @@ mod replication_durability;
 mod replication_primary;
 mod replication_replica;
 mod replication_roles;
+mod replication_scripts;
 mod replication_stream;
 mod settings_at_their_limits;
 mod shutdown;

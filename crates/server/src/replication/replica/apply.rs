@@ -120,7 +120,7 @@ impl<'s> Applier<'s> {
             self.log(b"in a transaction", &error);
         }
         match error {
-            Some(error) if name.eq_ignore_ascii_case(b"exec") => {
+            Some(error) if name.eq_ignore_ascii_case(b"exec") || lacks_script(name, &error) => {
                 server.primary.end_stream();
                 self.place = None;
                 return Applied::Lost(error.escape_ascii().to_string());
@@ -171,6 +171,12 @@ impl<'s> Applier<'s> {
             "The primary's command {name} failed here, and the data may differ from now on: {error}{last}"
         ));
     }
+}
+
+/// Whether a command was refused because its script is not known here: after a restart, or because a client had scripts
+/// forgotten. Redis 6.2 can call scripts by their digest, and sends them anew behind a full copy.
+fn lacks_script(name: &[u8], error: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"evalsha") && error.starts_with(b"NOSCRIPT ")
 }
 
 /// The first error among the replies of a transaction.

@@ -75,7 +75,9 @@ enum FollowError {
     Load(ReloadError),
     #[error("the log takes no writes, so that nothing of the stream can be applied")]
     NotLogged,
-    #[error("a transaction of the primary could not be applied: {0}. Asking for a full copy")]
+    #[error(
+        "a transaction or script of the primary could not be applied: {0}. Asking for a full copy"
+    )]
     Transaction(String),
     /// The server follows another one now, or none.
     #[error("given up")]
