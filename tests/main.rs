@@ -103,6 +103,7 @@ mod redirections;
 mod released_formats;
 mod replication_chain;
 mod replication_durability;
+mod replication_items;
 mod replication_primary;
 mod replication_replica;
 mod replication_roles;
