@@ -521,6 +521,44 @@ fn a_target_whose_answer_is_lost_decides_by_being_a_primary_alone() {
     assert_eq!((state(&mut c), info(&mut c, "role")), ("no-failover".into(), "slave".into()));
 }
 
+/// A replica of this port asks for the stream, and is refused.
+fn ask_for_stream(server: &Server, port: u16) {
+    let mut c = server.connect();
+    c.check(&format!("REPLCONF listening-port {port} capa eof"), "+OK");
+    c.check("PSYNC ? -1", "-NOMASTERLINK Can't SYNC while failing over");
+}
+
+/// It may have taken over, and was then started again as a replica of the one that asks it.
+#[test]
+fn a_failover_to_a_target_that_waits_for_this_server_is_undone() {
+    const OTHER: &str = "-ERR PSYNC FAILOVER replid must match my replid.\r\n";
+    let (server, target) = (Node::start(launch()).server, Primary::new());
+    let (mut c, mut writes) = (server.connect(), server.connect());
+    hand_over(&server, &target);
+    ask_for_stream(&server, target.port());
+    let (link, psync) = target.accept_until_psync();
+    writes.send("INCR a\r\n");
+    drop(link);
+    // What it asked for before it has another stream tells nothing, nor what another one asks for.
+    for asks_before in [None, None, Some(target.port() ^ 1)] {
+        let (mut link, again) = target.accept_until_psync();
+        assert_eq!(again, psync);
+        assert_eq!(state(&mut c), "failover-in-progress");
+        if let Some(port) = asks_before {
+            ask_for_stream(&server, port);
+        }
+        link.send(OTHER);
+    }
+    let (mut link, _) = target.accept_until_psync();
+    assert_eq!(state(&mut c), "failover-in-progress");
+    assert!(writes.is_silent_for(Duration::from_millis(20)), "they are still held back");
+    ask_for_stream(&server, target.port());
+    link.send(OTHER);
+    writes.expect(":2");
+    assert_eq!((state(&mut c), info(&mut c, "role")), ("no-failover".into(), "master".into()));
+    wait_for_log(&server, "waits for this server");
+}
+
 #[test]
 fn a_forced_failover_to_a_target_that_hangs_or_dies_can_be_aborted() {
     for dies in [false, true] {

@@ -64,6 +64,8 @@ pub struct Caller {
     held_messages: Option<Box<Output>>,
     /// See [`Caller::remembers_reads`].
     remembers_reads: bool,
+    /// See [`Caller::is_primary`].
+    is_primary: bool,
 }
 
 /// `CLIENT REPLY`.
@@ -130,6 +132,7 @@ impl Caller {
             subscriptions: None,
             held_messages: None,
             remembers_reads: false,
+            is_primary: false,
         }
     }
 
@@ -146,6 +149,7 @@ impl Caller {
             durability: self.durability,
             replica_level: self.replica_level,
             remembers_reads: self.remembers_reads,
+            is_primary: self.is_primary,
             transaction: self.transaction.take(),
             watch: self.watch.take(),
             ..Self::with_rights(Arc::clone(&self.client), self.rights.clone(), self.authenticated)
@@ -163,6 +167,19 @@ impl Caller {
         self.closing |= from.closing;
         self.waits.logged.was_always |= from.waits.logged.was_always;
         self.reply_mode = reply_mode.after_command();
+    }
+
+    /// Whether it is the primary that this server follows. What it sends has been done already, so nothing keeps it from
+    /// being done here as well.
+    #[must_use]
+    #[inline]
+    pub fn is_primary(&self) -> bool {
+        self.is_primary
+    }
+
+    /// Says that it is.
+    pub(crate) fn set_primary(&mut self) {
+        self.is_primary = true;
     }
 
     /// What it may do.

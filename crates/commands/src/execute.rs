@@ -251,7 +251,7 @@ pub fn admit<'k>(
 const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
 
 /// The time for a command that another server has executed before: it stands still before any deadline, unless the
-/// command gives a time that counts from now.
+/// command gives a time that counts from now, or asks for one: a script decides by that.
 #[must_use]
 pub fn time_of_effect(name: &str, args: Args<'_>) -> i64 {
     if counts_from_now(name, args) { clock::unix_ms() } else { clock::STOPPED_MS }
@@ -264,6 +264,7 @@ fn counts_from_now(name: &str, args: Args<'_>) -> bool {
     let has = |words: &[&str]| args.iter().any(|arg| is_one_of(arg, words));
     match name {
         "setex" | "psetex" | "expire" | "pexpire" | "hexpire" | "hpexpire" => true,
+        "ttl" | "pttl" | "httl" | "hpttl" => true,
         // A value that happens to be such a word only means that the clock is looked at.
         "set" | "getex" => has(&["ex", "px"]),
         "restore" => !has(&["absttl"]),

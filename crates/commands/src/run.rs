@@ -51,6 +51,9 @@ const GAVE_UP: CommandError = CommandError::new(
 /// A call beside the workers waits so long for shards that others hold before it looks whether it gives up.
 const SHARD_PATIENCE: Duration = Duration::from_millis(100);
 
+/// A transaction of no more brief requests of a primary is as brief: a worker waits for some ten microseconds at most.
+const BRIEF_REQUESTS: usize = 16;
+
 /// How often a call looks again that a gate holds back: what closes a gate tells no thread when it opens.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
@@ -83,6 +86,7 @@ impl Kernel {
         let Ok(command) = execute::resolve(self, args) else {
             return self.execute(caller, args, output);
         };
+        caller.set_primary();
         let now_ms = execute::time_of_effect(command.spec.name, args);
         let by = Runs::OfPrimary { stream, offset };
         self.run_by(by, command, caller, args, output, now_ms);
@@ -228,9 +232,11 @@ struct Run<'k, 'a> {
 
 impl<'k> Run<'k, '_> {
     fn run(&self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
+        let keyspace = &self.kernel.keyspace;
         let mut locks = match self.by {
-            Runs::Beside { .. } => self.kernel.keyspace.impatient_long_locks(SHARD_PATIENCE),
-            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => self.kernel.keyspace.locks(),
+            Runs::Beside { .. } => keyspace.impatient_long_locks(SHARD_PATIENCE),
+            Runs::OfPrimary { .. } if self.may_take_long(caller) => keyspace.long_locks(),
+            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => keyspace.locks(),
         };
         locks.set_origin(match self.by {
             Runs::OfProgram | Runs::OfPrimary { .. } => {
@@ -300,6 +306,16 @@ impl<'k> Run<'k, '_> {
         }
         locks.release();
         locks.forget_lead();
+    }
+
+    /// Whether workers must not wait for the shards that the call holds. To say so costs more than a brief command does.
+    fn may_take_long(&self, caller: &Caller) -> bool {
+        match &caller.transaction {
+            Some(queued) if self.command.is_exec() => {
+                queued.runs_programs() || queued.may_be_heavy() || queued.len() > BRIEF_REQUESTS
+            }
+            _ => !self.command.is_brief,
+        }
     }
 
     fn is_stepwise(&self) -> bool {

@@ -27,6 +27,8 @@ pub enum Change {
     /// Its value is out of date, or is not any more, or a client was told to store another one: its
     /// [`Marks`](crate::Marks) have changed.
     Marked,
+    /// It has other flags, as another server has stored them, and perhaps other marks; its value is the same.
+    Noted,
     /// It is gone.
     Removed(Removal),
 }

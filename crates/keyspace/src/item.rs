@@ -47,8 +47,7 @@ impl ItemNote {
     pub const NONE: Self = Self { flags: 0, marks: Marks::NONE };
 
     pub(crate) fn of(entry: &Entry) -> Self {
-        let Attributes { flags, marks, .. } = entry.attributes();
-        Self { flags, marks: marks.logged() }
+        entry.attributes().note()
     }
 }
 
@@ -392,6 +391,38 @@ impl Db<'_> {
             && let Some(entry) = self.find(key)
         {
             pending.push_change(at.db, entry, Change::Marked);
+        }
+        true
+    }
+
+    /// Notes of an item what another server has noted of it; without flags it keeps those that it has. Who has the key in
+    /// a cache hears of it when it becomes out of date. `false` if the key holds no string.
+    pub fn set_note(&mut self, key: Key<'_>, flags: Option<u32>, marks: Marks) -> bool {
+        let Some(entry) = self.find(key) else { return false };
+        if entry.value_type() != ValueType::String {
+            return false;
+        }
+        if marks.stale && !entry.marks().stale {
+            self.make_stale(key);
+        }
+        self.note(key, flags, marks)
+    }
+
+    /// The same, of which nobody hears.
+    pub(crate) fn note(&mut self, key: Key<'_>, flags: Option<u32>, marks: Marks) -> bool {
+        let at = self.at;
+        let Some(before) = self.find(key).map(|entry| ItemNote::of(entry)) else { return false };
+        let after = ItemNote { flags: flags.unwrap_or(before.flags), marks: marks.logged() };
+        self.annotate(key, |attributes| {
+            attributes.flags = after.flags;
+            attributes.marks = Marks { fetched: attributes.marks.fetched, ..marks };
+        });
+        if before != after
+            && let Some(pending) = at.pending()
+            && let Some(entry) = self.find(key)
+        {
+            let change = if before.flags == after.flags { Change::Marked } else { Change::Noted };
+            pending.push_change(at.db, entry, change);
         }
         true
     }

@@ -12,7 +12,7 @@ use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, S
 use tierce_keyspace::log::{Checkpoint, LiveReplay, LogSink, Pass, RecordKind, Replay, Sizes};
 use tierce_keyspace::{
     CodeKind, CollectionPart, Condition, Db, DbIndex, Error, Expiry, Freeing, Key, Keyspace,
-    Limits, Missing, Options, Removal, STREAM_NAME_LEN, SavedValue, StreamPlace,
+    Limits, Marks, Missing, Options, Removal, STREAM_NAME_LEN, SavedValue, StreamPlace,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -144,6 +144,8 @@ enum Action {
     Store(DbKey, u32),
     Stale(DbKey),
     Win(DbKey),
+    /// What a replica does that is told of the two: flags, and whether it is stale and won.
+    Note(DbKey, Option<u32>, (bool, bool)),
     Remove(DbKey),
     Deadline(DbKey, i64),
     Persist(DbKey),
@@ -179,6 +181,8 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (place(), any::<u32>()).prop_map(|(p, flags)| Action::Store(p, flags)),
         2 => place().prop_map(Action::Stale),
         2 => place().prop_map(Action::Win),
+        2 => (place(), proptest::option::of(any::<u32>()), any::<(bool, bool)>())
+            .prop_map(|(p, flags, marks)| Action::Note(p, flags, marks)),
         1 => place().prop_map(Action::Remove),
         8 => (place(), 1i64..150).prop_map(|(p, d)| Action::Deadline(p, d)),
         1 => place().prop_map(Action::Persist),
@@ -253,6 +257,10 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
         Action::Stale(place) => _ = with(keyspace, place, now, |db, key| db.make_stale(key)),
         Action::Win(place) => {
             with(keyspace, place, now, |db, key| db.mark(key, |marks| marks.won = true));
+        }
+        Action::Note(place, flags, (stale, won)) => {
+            let marks = Marks { stale, won, fetched: false };
+            with(keyspace, place, now, |db, key| db.set_note(key, flags, marks));
         }
         Action::Remove(place) => _ = with(keyspace, place, now, |db, key| db.remove(key)),
         Action::Deadline(place, after_ms) => {

@@ -9,4 +9,5 @@ pub mod backlog;
 pub mod fuzzing;
 pub mod identity;
 pub mod link;
+pub mod note;
 pub mod translate;

@@ -67,6 +67,8 @@ pub struct Failover {
     state: Mutex<State>,
     changed: Condvar,
     is_on: AtomicBool,
+    /// See [`Failover::target_asks`].
+    target_asks: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +132,18 @@ impl Failover {
         drop(state);
         self.changed.notify_all();
         phase
+    }
+
+    /// The server that is to take over has asked this one for its stream, as its replica. So it is none that has taken
+    /// over, or not any more.
+    pub fn note_target_asks(&self) {
+        self.target_asks.store(true, Relaxed);
+    }
+
+    /// Whether it has since this was last called.
+    #[must_use]
+    pub fn take_target_asks(&self) -> bool {
+        self.target_asks.swap(false, Relaxed)
     }
 
     /// Waits until one begins: its number and what is asked for. `None` at the end of the server.

@@ -16,6 +16,8 @@ use std::num::NonZeroU64;
 
 use tierce_cask::ColdLocation;
 
+use crate::item::ItemNote;
+
 const WIDTH_MASK: u8 = 0b11;
 const VERSION: u8 = 1 << 2;
 const MARK_SHIFT: u32 = 3;
@@ -83,6 +85,12 @@ impl Attributes {
     /// What most entries have.
     pub(crate) const NONE: Self =
         Self { flags: 0, version: None, marks: Marks::NONE, location: None };
+
+    /// What the log has of them, and other servers may.
+    #[must_use]
+    pub const fn note(&self) -> ItemNote {
+        ItemNote { flags: self.flags, marks: self.marks.logged() }
+    }
 
     /// Nothing but flags.
     #[inline]

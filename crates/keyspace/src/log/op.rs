@@ -61,7 +61,7 @@ enum Code {
     /// The key has a value that is on disk: 13 bytes, see [`Spilled`].
     Spilled = 9,
     // 10 is that of a piece.
-    /// The string has these marks: a byte.
+    /// The string has these marks, a byte, and with `FLAGS` these flags.
     Mark = 11,
     /// A library of functions or a script has this source: varint length, bytes.
     Source = 12,
@@ -133,8 +133,13 @@ pub enum Effect<'a> {
     Taken(Spilled),
     /// It has this deadline or none.
     Deadline(Option<i64>),
-    /// Its string has these marks.
-    Mark(Marks),
+    /// Its string has these marks, and these flags if any are given.
+    Mark {
+        /// What readers and invalidations have left.
+        marks: Marks,
+        /// What was stored with the value.
+        flags: Option<u32>,
+    },
     /// Its string has these bytes from an offset on, and zero bytes before them where it was shorter.
     Write {
         /// Where the bytes begin.
@@ -237,6 +242,12 @@ pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, chan
         Change::Marked => {
             encode_key(out.ops(), Code::Mark, 0, db, entry.key(), None);
             out.ops().push(entry.marks().to_log());
+        }
+        Change::Noted => {
+            let (ops, Attributes { flags, marks, .. }) = (out.ops(), entry.attributes());
+            encode_key(ops, Code::Mark, FLAGS, db, entry.key(), None);
+            push_varint(ops, flags.into());
+            ops.push(marks.to_log());
         }
         Change::Removed(Removal::Moved) if entry.location().is_some() => {
             encode_taken(out.ops(), db, entry);
@@ -554,10 +565,14 @@ impl<'a> Reader<'a> {
             return Err(self.malformed("a key that is too long"));
         }
         let deadline_ms = if has_deadline { Some(self.i64()?) } else { None };
-        let flags = if head & FLAGS != 0 { self.flags()? } else { 0 };
+        let given_flags = if head & FLAGS != 0 { Some(self.flags()?) } else { None };
+        let flags = given_flags.unwrap_or(0);
         let marks = if head & MARKS != 0 { self.marks()? } else { Marks::NONE };
         let attributes = Attributes { flags, marks, ..Attributes::NONE };
-        let effect = self.effect(code, head & RAW != 0, deadline_ms, attributes)?;
+        let effect = match code == Code::Mark as u8 {
+            true => Effect::Mark { marks: self.marks()?, flags: given_flags },
+            false => self.effect(code, head & RAW != 0, deadline_ms, attributes)?,
+        };
         Ok(Op::Key { db, key, effect })
     }
 
@@ -598,7 +613,6 @@ impl<'a> Reader<'a> {
         const WRITE: u8 = Code::Write as u8;
         const EDIT: u8 = Code::Edit as u8;
         const SPILLED: u8 = Code::Spilled as u8;
-        const MARK: u8 = Code::Mark as u8;
         const TAKEN: u8 = Code::Taken as u8;
         Ok(match code {
             PUT => {
@@ -615,7 +629,6 @@ impl<'a> Reader<'a> {
             WRITE => Effect::Write { offset: self.varint()?, bytes: self.bytes()? },
             SPILLED => Effect::Spilled { spilled: self.spilled()?, deadline_ms, attributes },
             TAKEN => Effect::Taken(self.spilled()?),
-            MARK => Effect::Mark(self.marks()?),
             EDIT => Effect::Edit { is_whole: raw, deadline_ms, edits: self.bytes()? },
             _ => return Err(self.malformed("an operation of an unknown kind")),
         })

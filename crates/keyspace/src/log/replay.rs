@@ -452,7 +452,7 @@ pub(super) fn apply(
             hold(keyspace, &mut db, key, spilled)?;
             put(&mut db, Content::Spilled(spilled), deadline_ms, attributes);
         }
-        Effect::Mark(marks) => _ = db.mark(key, |present| *present = marks),
+        Effect::Mark { marks, flags } => _ = db.note(key, flags, marks),
         Effect::Remove | Effect::Taken(_) => _ = db.remove(key),
         Effect::Deadline(Some(deadline_ms)) => _ = db.set_deadline(key, deadline_ms),
         Effect::Deadline(None) => _ = db.clear_deadline(key),

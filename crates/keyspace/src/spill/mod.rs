@@ -75,7 +75,8 @@ impl ColdAccounting {
 
     #[cold]
     fn change_of_copied(self, entry: &mut Entry, change: Change) -> Change {
-        if matches!(change, Change::Deadline | Change::Marked) || entry.is_spilled() {
+        if matches!(change, Change::Deadline | Change::Marked | Change::Noted) || entry.is_spilled()
+        {
             return change;
         }
         if entry.location() == self.location {

@@ -16,8 +16,9 @@
 //! **Bounds.** A new collection is built by commands of a few hundred elements each. A string is one command, however long
 //! it is.
 //!
-//! **What no command can express** is left out: memcached's flags and marks, and the encoding of a value. The time when a
-//! consumer of a stream was last seen is the replica's own. What only newer servers support depends on the [`Dialect`].
+//! **What no command can express** is left out: the encoding of a value. The time when a consumer of a stream was last seen
+//! is the replica's own. What only newer servers support depends on the [`Dialect`]. memcached's flags and marks are said by
+//! calls that only Tierce understands ([`crate::note`]).
 
 mod collections;
 mod commands;
@@ -46,7 +47,7 @@ pub enum Dialect {
     Redis6_2,
     /// Without deadlines of hash fields: a field goes when its deadline comes here, and shows none before.
     Redis7_0,
-    /// Without scripts by name.
+    /// Without scripts by name, and without memcached's flags and marks.
     Redis7_4,
     /// Everything. It is the default, so that a reader may be older all the same.
     #[default]

@@ -1,12 +1,13 @@
 //! The operations of one record or batch.
 
-use tierce_keyspace::CodeKind;
 use tierce_keyspace::log::{Edit, Edits, Effect, Malformed, Op, Spilled, Stored};
+use tierce_keyspace::{CodeKind, ItemNote, Marks};
 
 use super::Dialect;
 use super::collections;
 use super::commands::{Arg, Commands, push, push_newer};
 use super::stream::StreamCommands;
+use crate::note;
 
 /// What has been translated of a record, and what is to be said behind the next operations.
 pub(super) struct Translation<'r, 'c, 'o> {
@@ -95,8 +96,10 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
 
     fn key(&mut self, db: u64, key: &'r [u8], effect: &Effect<'r>) -> Result<(), Malformed> {
         match *effect {
-            // Nothing that a command says.
-            Effect::Mark(_) => return Ok(()),
+            Effect::Mark { marks, flags } => {
+                self.note(db, key, flags, marks);
+                return Ok(());
+            }
             Effect::Taken(spilled) => {
                 self.taken.push(Taken { db, key, spilled });
                 return Ok(());
@@ -106,7 +109,13 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         }
         self.commands.select(db);
         match effect {
-            Effect::Put { value, deadline_ms, .. } => self.put(key, value, *deadline_ms),
+            Effect::Put { value, deadline_ms, attributes } => {
+                self.put(key, value, *deadline_ms);
+                let note = attributes.note();
+                if note != ItemNote::NONE {
+                    self.note(db, key, Some(note.flags), note.marks);
+                }
+            }
             Effect::Remove => push!(self.commands, "DEL", key),
             Effect::Deadline(None) => push!(self.commands, "PERSIST", key),
             Effect::Deadline(Some(at_ms)) => push!(self.commands, "PEXPIREAT", key, *at_ms),
@@ -122,7 +131,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
                     push!(self.commands, "PEXPIREAT", key, at_ms);
                 }
             }
-            Effect::Mark(_) | Effect::Taken(_) | Effect::Spilled { .. } => {}
+            Effect::Mark { .. } | Effect::Taken(_) | Effect::Spilled { .. } => {}
         }
         Ok(())
     }
@@ -140,6 +149,15 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
                 let at_ms = Arg::from(at_ms.max(1));
                 self.commands.push(&[set, key, value, Arg::from("PXAT"), at_ms]);
             }
+        }
+    }
+
+    /// What is noted of an item, behind the command that stores it: a replica clears it with each value.
+    #[cold]
+    fn note(&mut self, db: u64, key: &[u8], flags: Option<u32>, marks: Marks) {
+        if self.dialect >= Dialect::Tierce {
+            self.commands.select(db);
+            push!(self.commands, "SETRANGE", key, note::encode(flags, marks), "");
         }
     }
 

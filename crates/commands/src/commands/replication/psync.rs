@@ -138,6 +138,10 @@ fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
         return copy_without_keys(ctx, filter, asked, facts.copy_only);
     }
     if ctx.kernel.failover.is_on() {
+        let following = ctx.kernel.role.following();
+        if following.is_some_and(|of| of.hands_over && replica.is_at(&of.primary)) {
+            ctx.kernel.failover.note_target_asks();
+        }
         return Err(FAILS_OVER);
     }
     if let Some(owner) = ctx.kernel.role.owner() {

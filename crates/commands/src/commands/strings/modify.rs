@@ -1,6 +1,7 @@
 //! APPEND and SETRANGE: changing a part of a string.
 
 use tierce_keyspace::{Event, Expiry};
+use tierce_replication::note;
 
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
 use crate::commands::options::integer;
@@ -71,7 +72,15 @@ fn set_range(ctx: &mut Context<'_, '_>, [key, offset, value]: [&[u8]; 3]) -> Don
     let offset = integer(offset)?;
     let offset =
         u64::try_from(offset).map_err(|_| CommandError::new("ERR offset is out of range"))?;
+    // Of clients that is an offset as any other.
+    let note = match value.is_empty() && ctx.caller.is_primary() {
+        true => note::decode(offset),
+        false => None,
+    };
     let (mut db, key, reply) = ctx.open(key);
+    if let Some((flags, marks)) = note {
+        db.set_note(key, flags, marks);
+    }
     let len = db.set_range(key, offset, value)?;
     if !value.is_empty() {
         db.event(Event::SetRange, key);

@@ -8,11 +8,14 @@ use tierce_lua::{Host, LogLevel, NoSuchCommand, Replication, Stop};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
-use super::super::{Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve};
+use super::super::{
+    Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, time_of_effect,
+};
 use super::outbox::{self, Outbox};
 use super::workspace::Buffers;
 use crate::acl;
 use crate::caller::Caller;
+use crate::clock::STOPPED_MS;
 use crate::command::{Command, Flags};
 use crate::error::CommandError;
 use crate::fetch;
@@ -42,6 +45,9 @@ const TOO_LARGE: CommandError =
 /// What a program may do.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
+    /// It comes with the stream of the primary that this server follows: neither the role nor memory nor a limit ends or
+    /// refuses it.
+    pub(super) is_of_primary: bool,
     pub(super) is_read_only: bool,
     pub(super) allows_oom: bool,
     /// When it has begun, memory was beyond its limit, and nothing could be evicted.
@@ -65,8 +71,11 @@ impl<'r> RunsOn<'r> {
     }
 
     /// On another thread.
-    pub(super) fn apart(kernel: &Kernel, run: &'r Arc<Run>) -> Self {
-        let limit_ms = kernel.config.live().script_time_limit();
+    pub(super) fn apart(kernel: &Kernel, run: &'r Arc<Run>, terms: Terms) -> Self {
+        let limit_ms = match terms.is_of_primary {
+            true => 0,
+            false => kernel.config.live().script_time_limit(),
+        };
         let time_limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
         Self::Apart { run, time_limit }
     }
@@ -130,7 +139,8 @@ impl<'k> ProgramHost<'_, 'k> {
         if let Err(error) = allowed {
             return refused(error);
         }
-        if self.kernel.role.is_stale() && !flags.contains(Flags::STALE) {
+        let is_client = !self.terms.is_of_primary;
+        if is_client && self.kernel.role.is_stale() && !flags.contains(Flags::STALE) {
             return refused(STALE);
         }
         let writes = flags.contains(Flags::WRITE);
@@ -138,8 +148,9 @@ impl<'k> ProgramHost<'_, 'k> {
             return refused(READ_ONLY);
         }
         // A program that has written goes on.
-        let is_gated =
-            !self.progress.has_written && flags.intersects(Flags::WRITE.with(Flags::DENYOOM));
+        let is_gated = is_client
+            && !self.progress.has_written
+            && flags.intersects(Flags::WRITE.with(Flags::DENYOOM));
         match is_gated.then(|| self.closed_to(flags)).flatten() {
             Some(error) => refused(error),
             None => Ok(command),
@@ -221,7 +232,10 @@ impl<'k> ProgramHost<'_, 'k> {
             reply: Reply::new(&mut self.buffers.reply, proto),
             command,
             counters,
-            now_ms: self.now_ms,
+            now_ms: match self.now_ms {
+                STOPPED_MS => time_of_effect(command.spec.name, args),
+                now_ms => now_ms,
+            },
             mode: Mode::of_calls(self.runs_on.is_worker()),
             large: None,
             hashed: hashed.as_slice(),

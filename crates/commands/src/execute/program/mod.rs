@@ -162,13 +162,16 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// What a program may do that begins now.
+    /// What a program may do that begins now. That of a primary has had its effects there.
     fn terms_of(&mut self, program: &Program<'_>) -> Terms {
+        let is_of_primary = self.caller.is_primary();
+        let memory_limit = self.kernel.config.live().script_memory_limit() as usize;
         Terms {
+            is_of_primary,
             is_read_only: self.is_read_only() || program.is(ProgramFlags::NO_WRITES),
             allows_oom: program.is(ProgramFlags::ALLOW_OOM),
-            is_out_of_memory: self.is_out_of_memory(),
-            memory_limit: self.kernel.config.live().script_memory_limit() as usize,
+            is_out_of_memory: !is_of_primary && self.is_out_of_memory(),
+            memory_limit: if is_of_primary { 0 } else { memory_limit },
         }
     }
 
@@ -183,6 +186,9 @@ impl<'k> Context<'_, 'k> {
         const REPLICA: CommandError = CommandError::new(
             "READONLY You can not run script with write flag on readonly replica.",
         );
+        if terms.is_of_primary {
+            return Ok(());
+        }
         let role = &self.kernel.role;
         if program.has_flags && role.is_stale() && !program.is(ProgramFlags::ALLOW_STALE) {
             return Err(CommandError::PRIMARY_IS_DOWN);
@@ -291,7 +297,7 @@ impl<'k> Context<'_, 'k> {
             scripts.running.begin(Run::new(program.kind(), program.name(), words, held()))
         });
         let runs_on = match &ticket {
-            Some(ticket) => RunsOn::apart(self.kernel, ticket.run()),
+            Some(ticket) => RunsOn::apart(self.kernel, ticket.run(), terms),
             None => RunsOn::worker(self.kernel, WORKER_TIME),
         };
         let (outcome, effects) = self.run_on_machine(program, call, terms, runs_on);
@@ -434,7 +440,9 @@ impl<'k> Context<'_, 'k> {
     }
 
     fn is_atomic(&self, program: &Program<'_>) -> bool {
-        program.is(ProgramFlags::ATOMIC) || self.kernel.config.live().script_atomic()
+        // A setting of this server, and the one of the primary has had its effect there.
+        let is_set = || !self.caller.is_primary() && self.kernel.config.live().script_atomic();
+        program.is(ProgramFlags::ATOMIC) || is_set()
     }
 
     fn reply_failure(&mut self, Failure { text, is_counted, .. }: &Failure) {

@@ -12,6 +12,7 @@ use crate::code::CodeKind;
 use crate::collections::{Delivery, Editor, Missing};
 use crate::db::Db;
 use crate::db_index::DbIndex;
+use crate::entry::Marks;
 use crate::error::Error;
 use crate::flush::Freeing;
 use crate::item::{Adjust, Condition, End, VersionFor};
@@ -172,7 +173,7 @@ fn on_string(db: &mut Db<'_>, key: Key<'_>, random: &mut Random, deadline_ms: i6
 fn on_item(db: &mut Db<'_>, key: Key<'_>, random: &mut Random) {
     let flags = random.below(3) as u32 * 1000;
     let version = db.version(key, VersionFor::Anybody);
-    match random.below(11) {
+    match random.below(12) {
         0 => _ = db.store(key, &text(random), flags, Expiry::Never, Condition::Always),
         1 => _ = db.store(key, &text(random), flags, Expiry::Never, Condition::Version(version)),
         2 => _ = db.item(key, VersionFor::Comparison).map(|_| ()),
@@ -183,6 +184,10 @@ fn on_item(db: &mut Db<'_>, key: Key<'_>, random: &mut Random) {
         7 => _ = db.adjust(key, Adjust::Up(random.below(1000) as u64), None),
         8 => _ = db.extend(key, &text(random), End::Front, None, 1 << 20),
         9 => _ = db.extend(key, &text(random), End::Back, Some(version), 1 << 20),
+        10 => {
+            let marks = Marks { stale: random.below(2) == 0, won: true, fetched: false };
+            _ = db.set_note(key, (flags > 0).then_some(flags), marks);
+        }
         _ => _ = db.set_version(key, NonZeroU64::MIN.saturating_add(random.below(99) as u64)),
     }
 }

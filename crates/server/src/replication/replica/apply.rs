@@ -124,10 +124,11 @@ impl<'s> Applier<'s> {
             self.log(b"in a transaction", &error);
         }
         match error {
-            Some(error) if name.eq_ignore_ascii_case(b"exec") => {
+            Some(error) if name.eq_ignore_ascii_case(b"exec") || lacks_script(name, &error) => {
                 let error = error.escape_ascii();
-                return self
-                    .lose(format!("a transaction of the primary could not be applied: {error}"));
+                return self.lose(format!(
+                    "a transaction or script of the primary could not be applied: {error}"
+                ));
             }
             Some(error) => self.log(name, &error),
             None => {}
@@ -197,6 +198,12 @@ impl<'s> Applier<'s> {
             "The primary's command {name} failed here, and the data may differ from now on: {error}{last}"
         ));
     }
+}
+
+/// Whether a command was refused because its script is not known here: after a restart, or because a client had scripts
+/// forgotten. Redis 6.2 can call scripts by their digest, and sends them anew behind a full copy.
+fn lacks_script(name: &[u8], error: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"evalsha") && error.starts_with(b"NOSCRIPT ")
 }
 
 /// The first error among the replies of a transaction.

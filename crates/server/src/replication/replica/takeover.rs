@@ -10,6 +10,8 @@ use crate::server::Server;
 pub(super) struct Takeover {
     /// The number of the links of which one has asked the replica, and got no answer.
     asked: Option<u64>,
+    /// The number of the links of which one has learned later that it has another stream.
+    has_other_stream: Option<u64>,
 }
 
 impl Takeover {
@@ -33,6 +35,21 @@ impl Takeover {
             {
                 server.failover_is_done(number);
             }
+            // It may have taken over, and begun anew since as it was configured. When it waits for this server, and this one
+            // for it, only one that gives up ends that, and what it has is replaced by a full copy in any case.
+            FollowError::Link(LinkError::Refused { reply, .. })
+                if self.asked == Some(number) && has_other_stream(reply) =>
+            {
+                // In this order: what it has asked for before it said so may be of the time before it took over.
+                let asks_back = server.failover.take_target_asks();
+                if self.has_other_stream.replace(number) == Some(number) && asks_back {
+                    let _still = server.role.hold_still();
+                    server.abort_failover(
+                        "the replica has another stream, and waits for this server. If it had taken over before it \
+                         started again, what it was told then is lost",
+                    );
+                }
+            }
             _ if self.asked == Some(number) => {}
             FollowError::Link(LinkError::Refused { .. } | LinkError::NotNow(_)) => {
                 let _still = server.role.hold_still();
@@ -41,6 +58,12 @@ impl Takeover {
             _ => self.asked = Some(number),
         }
     }
+}
+
+/// Whether the reply is that of a replica, of this server or of another one, which does not have the stream that it is to go
+/// on with.
+fn has_other_stream(reply: &str) -> bool {
+    reply.contains("PSYNC FAILOVER replid must match")
 }
 
 /// Whether the reply is that of a server which is a primary already.
