@@ -10,7 +10,7 @@ use tierce_engine::feed::Reader;
 use tokio::task::JoinHandle;
 
 use super::super::new_mark;
-use super::super::spool::{self, Spooled};
+use super::super::spool::{self, Content, Spooled};
 use super::{RETRY_AFTER, Stop, TICK, Uploader};
 use crate::clock::unix_ms;
 use crate::config::{DirectiveId, Settings};
@@ -121,9 +121,10 @@ impl Uploader {
     fn begin_upload(&mut self, file: NewFile, position: u64) {
         let (group, sent) = (self.owner.group().clone(), Arc::<AtomicU64>::default());
         let sent_by_task = Arc::clone(&sent);
+        let content = if self.needs_base { Content::Base } else { Content::OfLog };
         let task = self.runtime.spawn(async move {
             let upload = group.begin_snapshot(position).await?;
-            spool::upload(upload, file, sent_by_task).await
+            spool::upload(upload, file, content, sent_by_task).await
         });
         self.snapshot = Snapshot::Uploading { task, sent };
     }

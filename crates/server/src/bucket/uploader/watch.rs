@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use tierce_bucket::{Progress, Store, Usage};
 use tierce_commands::bucket::State;
+use tierce_engine::feed::Reader;
 use tokio::time::timeout;
 
-use super::super::{Ending, INTERVAL, LOG_MAX};
+use super::super::{Ending, INTERVAL, LOG_MAX, bytes_max};
 use super::TICK;
 use crate::clock::unix_ms;
 use crate::message::Notice;
@@ -35,6 +36,8 @@ pub(super) struct Watch {
     /// The oldest change that is not committed waits since then.
     waiting_ms: Option<u64>,
     holds: bool,
+    /// What may wait in the feed.
+    bytes_max: usize,
     /// Since when the store does not answer, if it was logged, and what the state was before.
     away: Option<(Instant, State)>,
     end_at: Option<Instant>,
@@ -51,6 +54,7 @@ impl Watch {
             began: Instant::now(),
             waiting_ms: None,
             holds: false,
+            bytes_max: 0,
             away: None,
             end_at: None,
         }
@@ -85,6 +89,9 @@ impl Watch {
     pub(super) fn look(&mut self, taken_bytes: u64) {
         let server = Arc::clone(&self.server);
         let settings = server.config.settings();
+        if std::mem::replace(&mut self.bytes_max, bytes_max(&settings)) != bytes_max(&settings) {
+            server.feed.raise_limit(Reader::Bucket, self.bytes_max);
+        }
         let trouble = self.progress.trouble();
         server.bucket.note_waiting(self.waiting_ms, taken_bytes);
         let (lag_bytes, lag_ms) =
