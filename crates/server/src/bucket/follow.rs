@@ -9,6 +9,8 @@
 //!
 //! **Invariant**: behind a base nothing is applied or claimed before that is loaded: it has changes that no object has.
 //!
+//! **Invariant**: what is before this server's CLAIM is on the local device before that is put.
+//!
 //! **Invariant**: nothing is taken over because the store does not answer. Whether a lease is over is asked when the store
 //! has just said that there is nothing new.
 
@@ -288,6 +290,11 @@ impl Follow {
         // While the local log fails, another one is the better owner.
         let may = follower.trouble().is_none() && !server.durability.refuses_writes();
         if !may || !(is_free || is_forced) || self.is_behind(follower.end()) {
+            return Ok(None);
+        }
+        // After a power cut, this directory is to have what it claims to go on from.
+        let wal_handle = server.durability.wal_handle();
+        if wal_handle.is_some_and(|wal| wal.sync().is_err() || wal.has_write_error()) {
             return Ok(None);
         }
         let known = self.joining.place.known.unwrap_or_default();
