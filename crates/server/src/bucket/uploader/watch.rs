@@ -38,13 +38,19 @@ pub(super) struct Watch {
     holds: bool,
     /// What may wait in the feed.
     bytes_max: usize,
-    /// Since when the store does not answer, if it was logged, and what the state was before.
-    away: Option<(Instant, State)>,
+    /// Since when the store does not answer, if it was logged.
+    away: Option<Instant>,
+    needs_base: bool,
     end_at: Option<Instant>,
 }
 
 impl Watch {
-    pub(super) fn new(server: Arc<Server>, store: Store, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(
+        server: Arc<Server>,
+        store: Store,
+        progress: Arc<Progress>,
+        needs_base: bool,
+    ) -> Self {
         let before = store.counters().usage();
         Self {
             before,
@@ -56,6 +62,7 @@ impl Watch {
             holds: false,
             bytes_max: 0,
             away: None,
+            needs_base,
             end_at: None,
         }
     }
@@ -69,8 +76,20 @@ impl Watch {
         self.waiting_ms = has_more.then_some(began_ms);
     }
 
-    pub(super) fn is_based(&self) {
-        self.server.bucket.update(|figures| figures.state = State::Following);
+    /// Whether the log goes on behind a snapshot that does not count yet.
+    pub(super) fn needs_base(&mut self, needs_base: bool) {
+        self.needs_base = needs_base;
+        self.tell_state();
+    }
+
+    /// The state is made of what there is, since each part changes by itself.
+    fn tell_state(&self) {
+        let state = match (self.away, self.needs_base) {
+            (Some(_), _) => State::Away,
+            (None, true) => State::Base,
+            (None, false) => State::Following,
+        };
+        self.server.bucket.update(|figures| figures.state = state);
     }
 
     /// Everything up to this position is committed.
@@ -96,9 +115,9 @@ impl Watch {
         server.bucket.note_waiting(self.waiting_ms, taken_bytes);
         let (lag_bytes, lag_ms) =
             (server.bucket.lag_bytes(&server.feed), server.bucket.lag_ms(now_ms()));
-        let is_base = server.bucket.update(|figures| figures.state == State::Base);
-        let is_late =
-            trouble.is_none() && !is_base && lag_ms > LAG_MS_MAX + 2 * settings.count(INTERVAL);
+        let is_late = trouble.is_none()
+            && !self.needs_base
+            && lag_ms > LAG_MS_MAX + 2 * settings.count(INTERVAL);
         self.hold(is_late || lag_bytes > settings.bytes(LOG_MAX));
         let usage = self.store.counters().usage().since(&self.before);
         let elapsed = self.began.elapsed();
@@ -152,10 +171,8 @@ impl Watch {
         let (server, url) = (&self.server, self.store.url());
         match (error, self.away) {
             (Some(error), None) => {
-                let before = server
-                    .bucket
-                    .update(|figures| std::mem::replace(&mut figures.state, State::Away));
-                self.away = Some((Instant::now(), before));
+                self.away = Some(Instant::now());
+                self.tell_state();
                 let until = match server.bucket.lease.clock() {
                     Some(_) => "everything waits once the lease is over",
                     None => "beyond that, writes wait",
@@ -168,9 +185,9 @@ impl Watch {
                 self.failed(&error);
             }
             (Some(error), Some(_)) => self.failed(&error),
-            (None, Some((since, before))) => {
+            (None, Some(since)) => {
                 self.away = None;
-                server.bucket.update(|figures| figures.state = before);
+                self.tell_state();
                 let seconds = since.elapsed().as_secs();
                 server
                     .log
