@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tierce_harness::{Connection, Launch, PATIENCE, Server, TempDir, free_port, wait_until};
+use tierce_harness::{
+    Connection, Launch, PATIENCE, Server, TempDir, encode, free_port, wait_until,
+};
 
 use crate::bucket::{info, start as start_with_bucket, stop, wait_for_bucket};
 use crate::pedrokv::{GET, request};
@@ -82,20 +84,20 @@ fn to(port: u16) -> Connection {
 }
 
 /// The store of a bucket, which does not answer until this is dropped.
-struct Away {
+pub(crate) struct Away {
     log: PathBuf,
     aside: PathBuf,
 }
 
 impl Away {
-    fn begin(bucket: &TempDir) -> Self {
+    pub(crate) fn begin(bucket: &TempDir) -> Self {
         let (log, aside) = (bucket.path().join("log"), bucket.path().join("aside"));
         fs::rename(&log, &aside).expect("moved");
         fs::write(&log, "no directory").expect("written");
         Self { log, aside }
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         fs::remove_file(&self.log).expect("removed");
         fs::rename(&self.aside, &self.log).expect("moved");
     }
@@ -149,6 +151,29 @@ fn has_stopped(server: &Server) -> bool {
         let stat = fs::read_to_string(stat).expect("its state");
         stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
     })
+}
+
+#[test]
+fn a_script_that_holds_the_data_for_longer_than_a_lease_deposes_nobody() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let all = Everything::start(start_briefly(&dir, &bucket));
+    let mut c = all.server.connect();
+    c.check("SET k v", "+OK");
+    wait_for_bucket(&mut c);
+    // A snapshot is due at once, and the script is there before it.
+    let script = "redis.call('GET', KEYS[1]) while true do end";
+    let snapshot = encode(&["CONFIG", "SET", "bucket-snapshot-interval", "1"]);
+    c.send([snapshot, encode(&["EVAL", script, "1", "k"])].concat());
+    c.expect("+OK");
+    let name = "tierce_bucket_renewals_total";
+    let renewals = || all.metric(name).unwrap_or_default();
+    let before = renewals();
+    // One each third of the lease: ten are more than three leases.
+    wait_until("it is the owner for several leases", || renewals() >= before + 10.0);
+    let mut other = all.server.connect();
+    other.check("SCRIPT KILL", "+OK");
+    assert!(c.reply().to_string().contains("SCRIPT KILL"));
+    wait_until("the snapshot was put off", || info(&mut other, "bucket_snapshot_object") != "0");
 }
 
 #[test]

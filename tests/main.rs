@@ -95,6 +95,7 @@ mod overload;
 // The process.
 mod bucket;
 mod bucket_lease;
+mod bucket_level;
 mod bucket_restart;
 mod bucket_takeover;
 mod failover;

@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use crate::append::{Outcome, Trouble};
-use crate::body::{ClaimInfo, split_batches};
+use crate::body::{ClaimInfo, SnapshotInfo, split_batches};
 use crate::chain::Chain;
 use crate::error::{Error, Result};
 use crate::group::{End, Group, describe, read_floor};
@@ -30,6 +30,7 @@ use crate::record::{Hash, Kind, Record, log_name};
 use crate::restore::Restore;
 #[cfg(test)]
 use crate::rules::Rule;
+use crate::snapshot::Manifest;
 use crate::store::Store;
 
 /// What a follower has seen.
@@ -46,6 +47,13 @@ pub enum Followed {
     },
     /// Another process owns the log from here on.
     Claimed(ClaimInfo),
+    /// A snapshot counts from here on. It may have what no batch before it has: only its description says that.
+    Snapshot {
+        /// The last record that it contains.
+        position: u64,
+        /// What the owner gave to [`crate::SnapshotUpload::finish`].
+        description: Bytes,
+    },
     /// The owner has gone in good order.
     Released,
     /// The owner is alive: a record that changes no data.
@@ -235,9 +243,19 @@ impl Follower {
             Kind::Batch => split_batches(number, &payload)?,
             _ => Vec::new(),
         };
+        let snapshot = match header.kind {
+            Kind::Snapshot => {
+                let info = SnapshotInfo::decode(header, &payload)?;
+                Some(Manifest::load(&self.group.store, &info, header.cluster).await?)
+            }
+            _ => None,
+        };
         // From here to the end nothing waits: a drop leaves the record followed, or not.
         self.chain.follow(&record, &payload)?;
         self.group.end.take(&record, &payload)?;
+        if let Some(Manifest { position, description, .. }) = snapshot {
+            return Ok(Followed::Snapshot { position, description });
+        }
         Ok(match (header.kind, &self.group.end.claim) {
             (Kind::Batch, _) => Followed::Batches { number, wall: header.wall, batches },
             (Kind::Release, _) => Followed::Released,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tierce_bucket::{
     Claim, Env, Error, Followed, Follower, Group, Location, Outcome, Owner, Restore, Result,
     Retention, Right, Store, System,
@@ -73,6 +74,26 @@ fn a_follower_takes_over_when_the_lease_is_over_and_the_old_owner_is_deposed() {
         assert_eq!(new.before().number, 2);
         assert!(matches!(owner.append(&[b"b"]).await?, Outcome::Deposed { .. }));
         assert!(owner.lease().is_deposed() && !owner.lease().is_held());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_follower_hears_what_a_snapshot_is() {
+    let dir = TempDir::new();
+    run(async {
+        let store = open(dir.path());
+        let mut owner = Owner::claim(&store, claim(1, true)).await?;
+        let mut follower = follow(&store).await?;
+        for description in [&b"one"[..], b"another"] {
+            let position = owner.group().end().number;
+            let mut upload = owner.begin_snapshot(position).await?;
+            upload.write(b"data").await?;
+            owner.snapshot(upload.finish(description).await?).await?;
+            let description = Bytes::from_static(description);
+            let expected = Followed::Snapshot { position, description };
+            assert_eq!(follower.next(Duration::ZERO).await?, expected);
+        }
         Ok(())
     });
 }

@@ -166,6 +166,7 @@ impl Caller {
         (self.durability, self.replica_level) = (from.durability, from.replica_level);
         self.closing |= from.closing;
         self.waits.logged.was_always |= from.waits.logged.was_always;
+        self.waits.logged.was_bucket |= from.waits.logged.was_bucket;
         self.reply_mode = reply_mode.after_command();
     }
 
@@ -340,7 +341,8 @@ impl Caller {
     }
 
     /// Asks for another level in place of `appendfsync`, or for that again. If it `has_written` in the same
-    /// batch, that keeps the level it had: what is written is noted only at the end of a batch.
+    /// batch, that keeps the level it had: what is written is noted only at the end of a batch. So does whatever was
+    /// executed at the level `bucket`.
     pub fn set_durability(
         &mut self,
         level: Option<SyncPolicy>,
@@ -348,6 +350,7 @@ impl Caller {
         has_written: bool,
     ) {
         let was_always = self.sync_policy(engine) == SyncPolicy::Always;
+        self.waits.logged.was_bucket |= self.sync_policy(engine) == SyncPolicy::Bucket;
         self.waits.logged.was_always |= has_written && was_always;
         self.durability = level;
     }

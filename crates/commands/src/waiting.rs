@@ -168,6 +168,8 @@ pub struct Logged {
     pub awaits_device: bool,
     /// The level was `always` for some of the writes that are not noted yet.
     pub was_always: bool,
+    /// It was `bucket` for some of the replies that are not noted yet, also of reads.
+    pub was_bucket: bool,
     /// Replies of this connection wait for the bucket, since it asked for that, until the last of them is sent.
     pub awaits_bucket: bool,
     /// Replies of this connection wait for a proof of the lease, until the last of them is sent.
@@ -195,12 +197,13 @@ impl Logged {
     }
 
     /// The log ended at `at` after a write of this client, or after what it wants to be sure of. With
-    /// `always` its reply waits for the device.
+    /// `always` its reply waits for the device, and with `bucket` for the bucket.
     #[inline]
     pub fn note(&mut self, at: u64, policy: SyncPolicy) {
         self.at = at;
         let was_always = std::mem::take(&mut self.was_always);
         self.awaits_device |= was_always || policy == SyncPolicy::Always;
+        self.was_bucket |= policy == SyncPolicy::Bucket;
     }
 }
 

@@ -84,7 +84,8 @@ impl Awaiting {
         session: &mut AnySession,
     ) -> Option<u64> {
         // What replicas of an owner get is committed already.
-        let asks = session.sync_policy(kernel) == SyncPolicy::Bucket
+        let was_bucket = std::mem::take(&mut session.waits().logged.was_bucket);
+        let asks = (was_bucket || session.sync_policy(kernel) == SyncPolicy::Bucket)
             && (!session.is_replica() || kernel.role.is_replica());
         // What comes behind output that waits for the bucket does so, too: tickets grow along the output.
         if !asks && !session.waits().logged.awaits_bucket {

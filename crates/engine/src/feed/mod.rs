@@ -184,6 +184,11 @@ impl Feed {
         self.queues.lock()[reader as usize].bytes()
     }
 
+    /// Has more bytes wait for this reader's follower, if that is more than before. What waits already is never too much.
+    pub fn raise_limit(&self, reader: Reader, bytes_max: usize) {
+        self.queues.lock()[reader as usize].raise_limit(bytes_max);
+    }
+
     #[cold]
     fn push(&self, kind: Kind, bytes: &[u8], is_in_log: bool) {
         let mut queues = self.queues.lock();
@@ -276,9 +281,12 @@ impl Follower {
     /// Drops all that waits, and goes on with what comes from now on, of which at most `bytes_max` bytes wait: after an
     /// [`Overrun`].
     pub fn begin_anew(&mut self, bytes_max: usize) {
-        let queue = &mut self.feed.queues.lock()[self.reader as usize];
+        let mut queues = self.feed.queues.lock();
+        let queue = &mut queues[self.reader as usize];
         queue.close();
         queue.open(bytes_max);
+        // A pause of the other reader that ended while this one was overrun has found none that collects.
+        self.feed.is_followed.store(true, Ordering::Release);
     }
 
     /// The feed.

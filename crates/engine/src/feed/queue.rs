@@ -202,6 +202,10 @@ impl Queue {
         self.is_open() && !self.is_paused
     }
 
+    pub(super) fn raise_limit(&mut self, bytes_max: usize) {
+        self.bytes_max = self.bytes_max.max(bytes_max);
+    }
+
     pub(super) fn set_paused(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
     }

@@ -263,3 +263,29 @@ fn an_overrun_of_one_follower_is_not_one_of_another() {
     store.set("a", "v1");
     assert_eq!(taken(&mut slow), taken(&mut other));
 }
+
+#[test]
+fn a_follower_that_begins_anew_is_followed_whatever_another_one_did_meanwhile() {
+    let store = Store::new();
+    let mut slow = store.follow_as(Reader::Bucket, 100);
+    for _ in 0..20 {
+        store.set("a", "twenty bytes or more.");
+    }
+    store.feed.pause(Reader::Replicas);
+    store.feed.resume(Reader::Replicas);
+    slow.begin_anew(100);
+    store.set("a", "v1");
+    assert_eq!(taken(&mut slow).len(), 1);
+}
+
+#[test]
+fn a_limit_is_raised_and_never_lowered() {
+    let store = Store::new();
+    let mut slow = store.follow_as(Reader::Bucket, 100);
+    store.feed.raise_limit(Reader::Bucket, 10_000);
+    store.feed.raise_limit(Reader::Bucket, 200);
+    for _ in 0..20 {
+        store.set("a", "twenty bytes or more.");
+    }
+    assert_eq!(taken(&mut slow).len(), 20);
+}

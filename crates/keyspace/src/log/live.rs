@@ -45,6 +45,12 @@ impl LiveReplay {
         self.unfinished.is_empty()
     }
 
+    /// Records that have other readers drop what has begun here ([`Unfinished::gaps`]).
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Vec<u8>> {
+        self.unfinished.gaps()
+    }
+
     /// Applies the records of one object of a log, after which the data are those of `place`. The locks hold nothing
     /// before and afterwards; keys that clients may wait for are to be taken from them.
     ///

@@ -43,6 +43,11 @@ impl<'a> BatchPiece<'a> {
         record.extend_from_slice(self.ops);
     }
 
+    /// Whether it only says that a batch is never completed ([`Unfinished::gaps`]).
+    pub(super) fn is_gap(&self) -> bool {
+        self.number > 0 && !self.is_last && self.ops.is_empty()
+    }
+
     /// The reverse of [`BatchPiece::write`]; `None` if the record has whole operations.
     pub(super) fn read(record: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let Some(head) = record.first().filter(|head| **head & CODE_MASK == PIECE) else {
@@ -94,6 +99,19 @@ impl Unfinished {
         })
     }
 
+    /// Records that have each reader drop what has begun, for a log in which the rest never comes: pieces before which one
+    /// is missing. They are no changes.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Vec<u8>> {
+        let gap = |(batch, begun): (&u64, &Begun)| {
+            let mut record = Vec::new();
+            let (batch, number) = (*batch, begun.pieces + 1);
+            BatchPiece { batch, number, is_last: false, ops: b"" }.write(&mut record);
+            record
+        };
+        self.batches.iter().map(gap).collect()
+    }
+
     /// Takes a piece. Returns the operations of its batch if that is complete.
     pub(super) fn add(&mut self, piece: BatchPiece<'_>) -> Option<Vec<u8>> {
         let BatchPiece { batch, number, is_last, ops } = piece;
@@ -135,6 +153,23 @@ mod tests {
         BatchPiece::read(b"\x0a\x01\x00").unwrap_err();
         BatchPiece::read(b"\x1a\x01\x01").unwrap_err();
         BatchPiece::read(b"\x1a\x80").unwrap_err();
+    }
+
+    #[test]
+    fn a_gap_drops_what_has_begun_and_nothing_else() {
+        let mut unfinished = Unfinished::default();
+        unfinished.add(piece(1, 0, false, b"a"));
+        unfinished.add(piece(1, 1, false, b"b"));
+        unfinished.add(piece(300, 0, false, b"x"));
+        let gaps = unfinished.gaps();
+        assert_eq!(gaps.len(), 2);
+        assert_eq!(unfinished.add(piece(2, 0, false, b"c")), None);
+        for gap in gaps {
+            assert!(BatchPiece::read(&gap).unwrap().unwrap().is_gap());
+            assert_eq!(unfinished.operations(&gap), Ok(None));
+        }
+        assert_eq!(unfinished.add(piece(2, 1, true, b"d")), Some(b"cd".to_vec()));
+        assert!(unfinished.is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Sieve {
                 };
             }
             let is_restated = self.restated.contains(&piece.batch);
-            return Ok(if is_restated { Sifted::Other } else { Sifted::Change });
+            return Ok(if is_restated || piece.is_gap() { Sifted::Other } else { Sifted::Change });
         }
         let mut ops = Reader::new(record);
         Ok(match ops.next()? {

@@ -7,6 +7,10 @@
 //!
 //! **Invariant**: between the last object that is applied and this server's CLAIM is nothing that is not applied.
 //!
+//! **Invariant**: behind a base nothing is applied or claimed before that is loaded: it has changes that no object has.
+//!
+//! **Invariant**: what is before this server's CLAIM is on the local device before that is put.
+//!
 //! **Invariant**: nothing is taken over because the store does not answer. Whether a lease is over is asked when the store
 //! has just said that there is nothing new.
 
@@ -31,7 +35,7 @@ use tokio::time::timeout;
 use super::lease::{self, KeptOwner};
 use super::place::{Known, Place};
 use super::plan::Start;
-use super::spool::DESCRIPTION;
+use super::spool::Content;
 use super::{BucketError, Claimed, Ending, Looked, address, claim_of, new_id, new_mark, restore};
 use crate::clock::unix_ms;
 use crate::engine::Opening;
@@ -134,7 +138,8 @@ enum Interrupt {
     Ended,
     /// The store fails.
     Store(Error),
-    /// The data here are not those that the log goes on from: it was pruned, or there is another record.
+    /// The data here are not those that the log goes on from: it was pruned, or goes on behind a base, or there is another
+    /// record.
     Lost(String),
     /// What the log has cannot be applied here.
     Unfit(String),
@@ -219,6 +224,9 @@ impl Follow {
             match self.await_store(follower.next(TICK))?? {
                 Followed::Batches { batches, .. } => self.apply(&follower, &batches)?,
                 Followed::Claimed(claim) => self.has_owner(&claim),
+                Followed::Snapshot { position, description } => {
+                    note_snapshot(position, &description)?
+                }
                 Followed::Released | Followed::Alive => {}
                 Followed::Quiet => {
                     if let Some(owner) = self.take_over_if_free(&mut follower)? {
@@ -282,6 +290,11 @@ impl Follow {
         // While the local log fails, another one is the better owner.
         let may = follower.trouble().is_none() && !server.durability.refuses_writes();
         if !may || !(is_free || is_forced) || self.is_behind(follower.end()) {
+            return Ok(None);
+        }
+        // After a power cut, this directory is to have what it claims to go on from.
+        let wal_handle = server.durability.wal_handle();
+        if wal_handle.is_some_and(|wal| wal.sync().is_err() || wal.has_write_error()) {
             return Ok(None);
         }
         let known = self.joining.place.known.unwrap_or_default();
@@ -370,7 +383,7 @@ impl Follow {
         while let Some(item) = self.await_store(restore.next())?? {
             match item {
                 Item::Snapshot { description, .. } => {
-                    if description != DESCRIPTION {
+                    if Content::of(&description).is_none() {
                         return Err(Interrupt::Unfit("a snapshot of an unknown kind".to_owned()));
                     }
                     let target = server.config.settings().dir().join("bucket.rdb");
@@ -404,6 +417,18 @@ impl Follow {
             .notice(format_args!("All data are loaded, to object {}: {keys} keys", end.number));
         self.joining.from = From::LocalLog;
         Ok(follower)
+    }
+}
+
+/// A snapshot of the log says nothing new. A base has what was in no object, and so has to be loaded before this server may
+/// claim the log, or note a place behind it.
+fn note_snapshot(position: u64, description: &[u8]) -> Result<(), Interrupt> {
+    match Content::of(description) {
+        Some(Content::OfLog) => Ok(()),
+        Some(Content::Base) => {
+            Err(Interrupt::Lost(format!("the log goes on behind a base, at object {position}")))
+        }
+        None => Err(Interrupt::Unfit("a snapshot of an unknown kind".to_owned())),
     }
 }
 

@@ -193,7 +193,7 @@ impl Looked {
     pub fn at(server: &Server, opening: &Opening) -> Result<Option<Self>, BucketError> {
         let settings = opening.settings();
         let Some(url) = url(settings)? else {
-            Place::forget_cut(&settings.dir())?;
+            Place::forget_places(&settings.dir())?;
             return Ok(None);
         };
         server.bucket.turn_on(&url);
@@ -228,10 +228,9 @@ impl Looked {
         let failed = |error| BucketError::Store { url: url.clone(), error };
         let (known, is_forced) = (self.place.known, self.is_forced);
         let (has_data, is_here) = (opening.has_log()?, self.place.is_here());
-        let found = Found { known, has_data, end: &self.end, is_forced, is_here };
-        if opening.settings().is_on(TAKEOVER)
-            && let Some(start) = plan::follow(found)
-        {
+        let takes_over = opening.settings().is_on(TAKEOVER);
+        let found = Found { known, has_data, end: &self.end, is_forced, is_here, takes_over };
+        if let Some(start) = plan::follow(found) {
             return self.join(server, opening, start);
         }
         let plan = plan::decide(found)
@@ -244,9 +243,7 @@ impl Looked {
         let before = Known { home: self.place.home(), ..before };
         let owner = match self.put_claim(server, before, plan) {
             // Another empty server was faster.
-            Err(tierce_bucket::Error::Owned { .. })
-                if opening.settings().is_on(TAKEOVER) && !has_data =>
-            {
+            Err(tierce_bucket::Error::Owned { .. }) if takes_over && !has_data => {
                 let group = self.runtime.block_on(Group::open(&self.store)).map_err(failed)?;
                 self.end = group.end().clone();
                 return self.join(server, opening, Start::Empty);

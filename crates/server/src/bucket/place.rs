@@ -104,17 +104,19 @@ impl Place {
     }
 
     /// Has a directory that is used without its bucket forget where it is in the log there: what it writes does not say
-    /// what is a change.
+    /// what is a change, and so it is not known to be equal to what it has left, either.
     ///
     /// # Errors
     /// As [`lock`](Self::lock) and [`write`](Self::write).
-    pub(super) fn forget_cut(dir: &Path) -> io::Result<()> {
+    pub(super) fn forget_places(dir: &Path) -> io::Result<()> {
         if !dir.join(NAME).exists() {
             return Ok(());
         }
         let mut place = Self::lock(dir)?;
         match place.known {
-            Some(known @ Known { cut: Some(_), .. }) => place.write(Known { cut: None, ..known }),
+            Some(known) if known.cut.is_some() || known.released.is_some() => {
+                place.write(Known { cut: None, released: None, ..known })
+            }
             _ => Ok(()),
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Found<'f> {
     pub(super) is_forced: bool,
     /// The directory is no copy, as far as can be told.
     pub(super) is_here: bool,
+    /// The server may follow another one, and take over from it.
+    pub(super) takes_over: bool,
 }
 
 /// What is to be done.
@@ -83,7 +85,7 @@ impl fmt::Display for Refusal {
 pub(super) enum Start {
     /// It is empty, and filled from the log.
     Empty,
-    /// It has followed before, and goes on where its local log says.
+    /// It has followed before, and goes on where its local log says: also if its own CLAIM is what comes next.
     GoesOn,
     /// It was the owner, and has what the log has up to this object.
     Behind(u64),
@@ -91,17 +93,28 @@ pub(super) enum Start {
     Diverged,
 }
 
-/// Whether a server that may take over follows the log, instead of claiming it now.
+/// Whether a server follows the log, instead of claiming it now.
+///
+/// One that has followed and was cut short when it had claimed knows only by its local log which part of the log it has.
+/// After a power cut that may be less than what is before its CLAIM. So it follows, and takes over anew, however it was
+/// started: its data are never a base.
 pub(super) fn follow(found: Found<'_>) -> Option<Start> {
-    let Found { known, has_data, end, is_forced, .. } = found;
+    let Found { known, has_data, end, is_forced, takes_over, .. } = found;
     let last = end.claim.as_ref()?;
     let known = known.filter(|known| known.cluster == end.cluster);
     let was_owner = known.is_some_and(|known| known.node == last.node);
+    let has_claimed = has_data && was_owner && known.is_some_and(|known| known.follows);
+    if has_claimed {
+        return Some(Start::GoesOn);
+    }
+    if !takes_over {
+        return None;
+    }
     if !has_data {
         return (!is_forced && !end.released && !was_owner).then_some(Start::Empty);
     }
     match known? {
-        Known { follows: true, .. } if !was_owner => Some(Start::GoesOn),
+        Known { follows: true, .. } => Some(Start::GoesOn),
         _ if was_owner || is_forced => None,
         Known { released: Some(number), .. } => Some(Start::Behind(number)),
         Known { .. } => Some(Start::Diverged),
@@ -112,7 +125,7 @@ const NOTHING: Id = [0; 16];
 
 /// Decides.
 pub(super) fn decide(found: Found<'_>) -> Result<Plan, Refusal> {
-    let Found { known, has_data, end, is_forced, is_here } = found;
+    let Found { known, has_data, end, is_forced, is_here, .. } = found;
     let is_empty_log = end.number == 0;
     let last = end.claim.as_ref();
     let was_owner = known.is_some_and(|known| last.is_some_and(|last| last.node == known.node));
@@ -193,15 +206,23 @@ mod tests {
             ("our own", known(LOG, None), true, &ours, false, None),
             ("a follower", follower, true, &others, false, Some(Start::GoesOn)),
             ("one at an orderly end", follower, true, &released, false, Some(Start::GoesOn)),
-            ("one that was to claim", follower, true, &ours, false, None),
+            ("one that had claimed", follower, true, &ours, false, Some(Start::GoesOn)),
+            ("and by force", follower, true, &ours, true, Some(Start::GoesOn)),
+            ("and without data", follower, false, &ours, false, None),
             ("one that lost its data", follower, false, &others, false, Some(Start::Empty)),
             ("a deposed owner", known(LOG, None), true, &others, false, Some(Start::Diverged)),
             ("one that left", known(LOG, Some(5)), true, &others, false, Some(Start::Behind(5))),
             ("another log", known(LOG, None), true, &of_other_log, false, None),
             ("data of its own", None, true, &others, false, None),
         ] {
-            let found = Found { known, has_data, end, is_forced: forced, is_here: true };
+            let is_here = true;
+            let found =
+                Found { known, has_data, end, is_forced: forced, is_here, takes_over: true };
             assert_eq!(follow(found), expected, "{what}");
+            let has_claimed = known == follower && has_data && end == &ours;
+            let expected = expected.filter(|_| has_claimed);
+            let alone = Found { takes_over: false, ..found };
+            assert_eq!(follow(alone), expected, "{what}, without takeover");
         }
     }
 
@@ -289,7 +310,8 @@ mod tests {
             ("objects are gone", known(LOG, None), true, &empty, false, Err(Refusal::Gone)),
             ("and that is known", known(LOG, None), true, &empty, true, plan(Force, false, true)),
         ] {
-            let found = Found { known, has_data, end, is_forced: forced, is_here: true };
+            let (is_here, takes_over) = (true, false);
+            let found = Found { known, has_data, end, is_forced: forced, is_here, takes_over };
             assert_eq!(decide(found), expected, "{what}");
             // The lock of a copy says nothing of the process that uses the other one.
             let copied = decide(Found { is_here: false, ..found });

@@ -16,7 +16,7 @@ use tierce_keyspace::log::{Replay, Unfinished};
 use tokio::runtime::Runtime;
 
 use super::BucketError;
-use super::spool::DESCRIPTION;
+use super::spool::Content;
 use crate::engine::Opening;
 use crate::persistence::Source;
 
@@ -141,7 +141,7 @@ impl Filling<'_> {
         total: u64,
         next: &mut impl FnMut() -> Result<Next, BucketError>,
     ) -> Result<Next, BucketError> {
-        if description != DESCRIPTION {
+        if Content::of(description).is_none() {
             let what = description.escape_ascii();
             return Err(self.wrong(format_args!("a snapshot of an unknown kind: {what}")));
         }

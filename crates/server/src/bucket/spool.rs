@@ -14,8 +14,34 @@ use tierce_engine::feed::Reader;
 use crate::engine::Engine;
 use crate::persistence::{CopySink, NewFile, SaveError, Syncing};
 
-/// What a snapshot in a bucket consists of: the file of a full copy.
-pub(super) const DESCRIPTION: &[u8] = b"rdb";
+/// What a snapshot in a bucket consists of: the file of a full copy,
+const DESCRIPTION: &[u8] = b"rdb";
+
+/// and one that has what the objects before it have not.
+const OF_BASE: &[u8] = b"rdb base";
+
+/// What a snapshot is, in relation to the log before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// What the objects up to its position lead to.
+    OfLog,
+    /// More than that, or something else: only a restore gets it.
+    Base,
+}
+
+impl Content {
+    fn description(self) -> &'static [u8] {
+        match self {
+            Self::OfLog => DESCRIPTION,
+            Self::Base => OF_BASE,
+        }
+    }
+
+    /// What the description of a snapshot says; `None` if that is of an unknown kind.
+    pub(super) fn of(description: &[u8]) -> Option<Self> {
+        [Self::OfLog, Self::Base].into_iter().find(|content| content.description() == description)
+    }
+}
 
 /// The file is read in such pieces.
 const READ_BYTES: usize = 1 << 20;
@@ -74,6 +100,7 @@ impl CopySink for Spool {
 pub(super) async fn upload(
     mut upload: SnapshotUpload,
     file: NewFile,
+    content: Content,
     sent: Arc<AtomicU64>,
 ) -> Result<UploadedSnapshot, Error> {
     let unreadable = |error: io::Error| Error::Invalid(format!("the snapshot's file: {error}"));
@@ -87,5 +114,5 @@ pub(super) async fn upload(
         upload.write(&buffer[..count]).await?;
         sent.fetch_add(count as u64, Ordering::Relaxed);
     }
-    upload.finish(DESCRIPTION).await
+    upload.finish(content.description()).await
 }

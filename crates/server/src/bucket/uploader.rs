@@ -40,6 +40,13 @@ use crate::server::Server;
 /// How often the thread looks around, if nothing calls it.
 const TICK: Duration = Duration::from_millis(100);
 
+/// A script may hold the data for much longer than a lease. A cut or a snapshot waits for it no longer than this, so that
+/// the lease is renewed in time,
+const LOCKS_MAX: Duration = Duration::from_millis(100);
+
+/// and is tried again not earlier than this.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
 /// An object has about as many bytes of changes at most, before compression.
 const OBJECT_BYTES: usize = 32 << 20;
 
@@ -100,7 +107,8 @@ impl Uploader {
             claimed;
         let follower = follower.expect("it was followed when the keys were loaded");
         let owner = owner.take(&runtime);
-        let watch = Watch::new(Arc::clone(&server), store, Arc::clone(owner.progress()));
+        let progress = Arc::clone(owner.progress());
+        let watch = Watch::new(Arc::clone(&server), store, progress, needs_base);
         let snapshot_bytes = owner.group().end().snapshot.as_ref().map_or(0, |found| found.len);
         let now = Instant::now();
         Self {
@@ -208,7 +216,7 @@ impl Uploader {
         self.needs_base = true;
         self.snapshot = Snapshot::None;
         self.covered_bytes = 0;
-        self.server.bucket.update(|figures| figures.state = State::Base);
+        self.watch.needs_base(true);
     }
 
     fn held_bytes(&self) -> u64 {
@@ -385,6 +393,7 @@ impl Uploader {
         if let Snapshot::Uploading { task, .. } = &self.snapshot {
             task.abort();
         }
+        let is_equal = self.has_all();
         let Self { server, runtime, owner, mut place, mut watch, ending, .. } = self;
         let outcome = runtime.block_on(watch.watched(owner.release(), &ending, 0));
         let number = match outcome {
@@ -402,6 +411,13 @@ impl Uploader {
             figures.number = number;
             figures.state = State::Released;
         });
+        if !is_equal {
+            server.log.warning(
+                "The bucket is released, without changes that the local log has not taken and no client was told of; the \
+                 next start begins with a snapshot",
+            );
+            return Ok(());
+        }
         let known = place.known.unwrap_or_default();
         if let Err(error) = place.write(Known { released: Some(number), ..known }) {
             let line = format_args!("bucket.state: {error}; the next start begins with a snapshot");
@@ -409,6 +425,14 @@ impl Uploader {
         }
         server.log.notice("The bucket has everything, and is released");
         Ok(())
+    }
+
+    /// Whether nothing is here that the log lacks. The feed holds back what the local log has refused, and that may be in
+    /// the one with which the server ends.
+    fn has_all(&self) -> bool {
+        let has_failed =
+            self.server.durability.wal_handle().is_some_and(|wal| wal.has_write_error());
+        !has_failed && self.server.feed.waiting_bytes_of(Reader::Bucket) == 0
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod access;
 mod accounts;
+#[cfg(feature = "bucket")]
+mod bucket;
 mod clients;
 mod command_table;
 mod debug;

@@ -7,7 +7,7 @@ use tierce_engine::feed::Reader;
 
 use super::super::new_mark;
 use super::super::place::{Cut, Known};
-use super::Uploader;
+use super::{BUSY_FOR, LOCKS_MAX, Uploader};
 
 /// A start after a crash reads so much of both logs again, at most, and what the bucket lacks.
 const EVERY_BYTES: u64 = 32 << 20;
@@ -25,6 +25,8 @@ pub(super) struct Cuts {
     /// What was appended since the last one, and when that was met.
     bytes: u64,
     met: Option<Instant>,
+    /// The data were busy.
+    not_before: Option<Instant>,
 }
 
 impl Cuts {
@@ -43,7 +45,8 @@ impl Cuts {
 
     fn is_due(&self) -> bool {
         let is_old = self.met.is_none_or(|met| met.elapsed() >= EVERY);
-        self.due.is_none() && (self.bytes >= EVERY_BYTES || self.bytes > 0 && is_old)
+        let was_busy = self.not_before.is_some_and(|at| Instant::now() < at);
+        self.due.is_none() && !was_busy && (self.bytes >= EVERY_BYTES || self.bytes > 0 && is_old)
     }
 }
 
@@ -54,8 +57,11 @@ impl Uploader {
             return;
         }
         let id = new_mark();
-        let mut locks = self.server.keyspace.long_locks();
-        let all = locks.lock_all();
+        let mut locks = self.server.keyspace.impatient_long_locks(LOCKS_MAX);
+        let Ok(all) = locks.try_lock_all() else {
+            self.cuts.not_before = Some(Instant::now() + BUSY_FOR);
+            return;
+        };
         self.server.feed.mark(Reader::Bucket, id);
         drop(all);
         drop(locks);

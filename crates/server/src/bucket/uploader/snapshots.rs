@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use tierce_bucket::{Deletion, Env, Error, Outcome, Retention, System, UploadedSnapshot};
 use tierce_engine::feed::Reader;
+use tierce_keyspace::SnapshotError;
 use tokio::task::JoinHandle;
 
 use super::super::new_mark;
-use super::super::spool::{self, Spooled};
-use super::{RETRY_AFTER, Stop, TICK, Uploader};
+use super::super::spool::{self, Content, Spooled};
+use super::{BUSY_FOR, LOCKS_MAX, RETRY_AFTER, Stop, TICK, Uploader};
 use crate::clock::unix_ms;
 use crate::config::{DirectiveId, Settings};
 use crate::persistence::{NewFile, SaveError};
@@ -105,7 +106,7 @@ impl Uploader {
         let mark = new_mark();
         let (server, dir) = (&self.server, self.server.config.settings().dir());
         let begun = spool::begin(&server.engine, &dir).and_then(|(sink, spooled)| {
-            let mut locks = server.keyspace.long_locks();
+            let mut locks = server.keyspace.impatient_long_locks(LOCKS_MAX);
             let moment = || server.feed.mark(Reader::Bucket, mark);
             server.engine.begin_copy(&mut locks, unix_ms(), sink, moment)?;
             Ok(spooled)
@@ -114,6 +115,9 @@ impl Uploader {
             Ok(spooled) => self.snapshot = Snapshot::Writing { mark, spooled, position: None },
             // One of another kind is under way.
             Err(SaveError::InProgress) => self.snapshot_after = Instant::now() + TICK,
+            Err(SaveError::Snapshot(SnapshotError::Busy(_))) => {
+                self.snapshot_after = Instant::now() + BUSY_FOR;
+            }
             Err(error) => self.give_up_snapshot(&error.to_string()),
         }
     }
@@ -121,9 +125,10 @@ impl Uploader {
     fn begin_upload(&mut self, file: NewFile, position: u64) {
         let (group, sent) = (self.owner.group().clone(), Arc::<AtomicU64>::default());
         let sent_by_task = Arc::clone(&sent);
+        let content = if self.needs_base { Content::Base } else { Content::OfLog };
         let task = self.runtime.spawn(async move {
             let upload = group.begin_snapshot(position).await?;
-            spool::upload(upload, file, sent_by_task).await
+            spool::upload(upload, file, content, sent_by_task).await
         });
         self.snapshot = Snapshot::Uploading { task, sent };
     }
@@ -180,7 +185,7 @@ impl Uploader {
         ));
         if std::mem::take(&mut self.needs_base) {
             self.watch.committed(self.skipped);
-            self.watch.is_based();
+            self.watch.needs_base(false);
             self.note_base_cut();
         }
         self.prune();

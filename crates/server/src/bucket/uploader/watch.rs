@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use tierce_bucket::{Progress, Store, Usage};
 use tierce_commands::bucket::State;
+use tierce_engine::feed::Reader;
 use tokio::time::timeout;
 
-use super::super::{Ending, INTERVAL, LOG_MAX};
+use super::super::{Ending, INTERVAL, LOG_MAX, bytes_max};
 use super::TICK;
 use crate::clock::unix_ms;
 use crate::message::Notice;
@@ -35,13 +36,21 @@ pub(super) struct Watch {
     /// The oldest change that is not committed waits since then.
     waiting_ms: Option<u64>,
     holds: bool,
-    /// Since when the store does not answer, if it was logged, and what the state was before.
-    away: Option<(Instant, State)>,
+    /// What may wait in the feed.
+    bytes_max: usize,
+    /// Since when the store does not answer, if it was logged.
+    away: Option<Instant>,
+    needs_base: bool,
     end_at: Option<Instant>,
 }
 
 impl Watch {
-    pub(super) fn new(server: Arc<Server>, store: Store, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(
+        server: Arc<Server>,
+        store: Store,
+        progress: Arc<Progress>,
+        needs_base: bool,
+    ) -> Self {
         let before = store.counters().usage();
         Self {
             before,
@@ -51,7 +60,9 @@ impl Watch {
             began: Instant::now(),
             waiting_ms: None,
             holds: false,
+            bytes_max: 0,
             away: None,
+            needs_base,
             end_at: None,
         }
     }
@@ -65,8 +76,20 @@ impl Watch {
         self.waiting_ms = has_more.then_some(began_ms);
     }
 
-    pub(super) fn is_based(&self) {
-        self.server.bucket.update(|figures| figures.state = State::Following);
+    /// Whether the log goes on behind a snapshot that does not count yet.
+    pub(super) fn needs_base(&mut self, needs_base: bool) {
+        self.needs_base = needs_base;
+        self.tell_state();
+    }
+
+    /// The state is made of what there is, since each part changes by itself.
+    fn tell_state(&self) {
+        let state = match (self.away, self.needs_base) {
+            (Some(_), _) => State::Away,
+            (None, true) => State::Base,
+            (None, false) => State::Following,
+        };
+        self.server.bucket.update(|figures| figures.state = state);
     }
 
     /// Everything up to this position is committed.
@@ -85,13 +108,16 @@ impl Watch {
     pub(super) fn look(&mut self, taken_bytes: u64) {
         let server = Arc::clone(&self.server);
         let settings = server.config.settings();
+        if std::mem::replace(&mut self.bytes_max, bytes_max(&settings)) != bytes_max(&settings) {
+            server.feed.raise_limit(Reader::Bucket, self.bytes_max);
+        }
         let trouble = self.progress.trouble();
         server.bucket.note_waiting(self.waiting_ms, taken_bytes);
         let (lag_bytes, lag_ms) =
             (server.bucket.lag_bytes(&server.feed), server.bucket.lag_ms(now_ms()));
-        let is_base = server.bucket.update(|figures| figures.state == State::Base);
-        let is_late =
-            trouble.is_none() && !is_base && lag_ms > LAG_MS_MAX + 2 * settings.count(INTERVAL);
+        let is_late = trouble.is_none()
+            && !self.needs_base
+            && lag_ms > LAG_MS_MAX + 2 * settings.count(INTERVAL);
         self.hold(is_late || lag_bytes > settings.bytes(LOG_MAX));
         let usage = self.store.counters().usage().since(&self.before);
         let elapsed = self.began.elapsed();
@@ -145,10 +171,8 @@ impl Watch {
         let (server, url) = (&self.server, self.store.url());
         match (error, self.away) {
             (Some(error), None) => {
-                let before = server
-                    .bucket
-                    .update(|figures| std::mem::replace(&mut figures.state, State::Away));
-                self.away = Some((Instant::now(), before));
+                self.away = Some(Instant::now());
+                self.tell_state();
                 let until = match server.bucket.lease.clock() {
                     Some(_) => "everything waits once the lease is over",
                     None => "beyond that, writes wait",
@@ -161,9 +185,9 @@ impl Watch {
                 self.failed(&error);
             }
             (Some(error), Some(_)) => self.failed(&error),
-            (None, Some((since, before))) => {
+            (None, Some(since)) => {
                 self.away = None;
-                server.bucket.update(|figures| figures.state = before);
+                self.tell_state();
                 let seconds = since.elapsed().as_secs();
                 server
                     .log

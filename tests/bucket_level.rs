@@ -1,0 +1,67 @@
+//! The level `bucket`: which replies wait until the log in the bucket has what was executed before them.
+
+use std::time::Duration;
+
+use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
+
+use crate::bucket::start;
+use crate::bucket_lease::Away;
+
+/// Long enough to see something that must not happen, most of the time.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// A server that has written to its bucket, and the bucket.
+fn server() -> (Server, TempDir, TempDir) {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).start();
+    (server, bucket, dir)
+}
+
+fn id(c: &mut Connection) -> i64 {
+    c.ask("CLIENT ID").int()
+}
+
+/// That nothing comes before the store is back, and then this.
+fn expect_when_back(c: &mut Connection, away: Away, expected: &[&str]) {
+    assert!(c.is_silent_for(MOMENT), "a reply that the bucket has not");
+    away.end();
+    expected.iter().for_each(|reply| assert_eq!(c.reply().to_string(), **reply));
+}
+
+#[test]
+fn what_was_executed_at_the_level_keeps_it_when_the_same_packet_leaves_it() {
+    for (line, reply) in [("SET k 1", "+OK"), ("GET other", "\"1\"")] {
+        let (server, bucket, _dir) = server();
+        let mut c = server.connect();
+        let away = Away::begin(&bucket);
+        // Another client has written what is read.
+        server.connect().check("SET other 1", "+OK");
+        let words: Vec<&str> = line.split(' ').collect();
+        let packet = [
+            encode(&["CLIENT", "DURABILITY", "bucket"]),
+            encode(&words),
+            encode(&["CLIENT", "DURABILITY", "everysec"]),
+        ];
+        c.send(packet.concat());
+        expect_when_back(&mut c, away, &["+OK", reply, "+OK"]);
+        c.check("PING", "+PONG");
+    }
+}
+
+#[test]
+fn a_result_that_goes_to_another_client_waits_as_its_command_does() {
+    let (server, bucket, _dir) = server();
+    let (mut c, mut receiver) = (server.connect(), server.connect());
+    receiver.check("CLIENT ACCEPTNB ON", "+OK");
+    let to = id(&mut receiver).to_string();
+    c.check("CLIENT DURABILITY bucket", "+OK");
+    c.request(&["NBLPOP", "list", "0", &to]);
+    c.check("PING", "+PONG");
+    let mut pusher = server.connect();
+    let away = Away::begin(&bucket);
+    pusher.check("RPUSH list a", ":1");
+    wait_until("it is popped", || pusher.ask("EXISTS list").int() == 0);
+    assert!(receiver.is_silent_for(MOMENT), "a result that the bucket has not");
+    away.end();
+    assert!(receiver.reply().to_string().contains("\"a\""));
+}
