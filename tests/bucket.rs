@@ -394,6 +394,9 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
     let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket).with("bucket-log-max", "100kb").start();
     let mut c = server.connect();
+    // Writes would wait for ever.
+    let refused = c.ask("CONFIG SET bucket-log-max 0").text().to_owned();
+    assert!(refused.contains("between 65536 and"), "{refused}");
     c.check("SET a 1", "+OK");
     wait_for_bucket(&mut c);
     let mut strict = server.connect();
