@@ -2,14 +2,19 @@
 //! kind of damage to its objects.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use object_store::aws::AmazonS3Builder;
+use object_store::{ClientOptions, RetryConfig};
 use tierce_bucket::{
     Claim, Error, Group, Item, Location, Moment, Outcome, Owner, Restore, Retention, Right, Store,
-    branch, list, probe, verify,
+    System, Tuning, branch, list, probe, verify,
 };
 use tierce_harness::TempDir;
 
@@ -285,4 +290,154 @@ fn a_piece_that_the_store_does_not_take_is_trouble_like_any_append() {
         assert_eq!(append.await.expect("appended"), Outcome::Committed(2));
         assert_eq!(progress.trouble(), None);
     });
+}
+
+#[test]
+fn a_place_in_a_folder_of_another_log_is_refused_and_harms_nothing() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "outer");
+    let before = files(&root, "");
+    run(async {
+        let outer = open(&format!("file://{}", root.display()));
+        let group = Group::open(&outer).await.expect("the outer log");
+        for inner in ["log", "log/x", "floor", "pins", "snapshot/a/b", "blob", "probe"] {
+            let inner = open(&format!("file://{}/{inner}", root.display()));
+            for refused in
+                [probe(&inner).await.err(), branch(&group, Moment::Newest, &inner).await.err()]
+            {
+                let text = refused.expect("refused").to_string();
+                assert!(text.contains("of another log"), "{text}");
+            }
+        }
+        // Such names are taken where there is no log around them.
+        let beside = open(&format!("file://{}/log", dir.path().display()));
+        probe(&beside).await.expect("a place");
+    });
+    assert_eq!(files(&root, ""), before);
+}
+
+#[test]
+fn a_log_that_was_begun_in_a_folder_of_another_one_is_none_of_its_objects() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "outer");
+    for folder in ["log", "floor", "pins"] {
+        let place = root.join(folder);
+        fs::create_dir_all(&place).expect("a folder");
+        small_log(&place, "inner");
+        fs::rename(place.join("inner/log"), place.join("log")).expect("moved");
+        fs::write(place.join("log/pins"), "").expect("written");
+    }
+    assert_eq!(read_all(&root).expect("undamaged").0, 2);
+    run(async {
+        let outer = open(&format!("file://{}", root.display()));
+        let mut owner = Owner::claim(&outer, claim(1, Right::Force)).await.expect("claim");
+        owner.append(&[b"more"]).await.expect("append");
+        let history = list(owner.group()).await.expect("a list");
+        assert_eq!(history.pins, []);
+    });
+}
+
+#[test]
+fn what_is_in_the_way_of_an_append_is_told_and_the_batch_is_not_repeated() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "log");
+    run(async {
+        let store = open(&format!("file://{}", root.display()));
+        let mut owner = Owner::claim(&store, claim(1, Right::Force)).await.expect("claim");
+        let number = owner.group().end().number + 1;
+        let object = root.join(format!("log/{number:020}"));
+        fs::write(&object, "of somebody else").expect("written");
+        let progress = Arc::clone(owner.progress());
+        for _ in 0..2 {
+            let blocked = owner.append(&[b"once"]).await;
+            assert!(matches!(blocked, Err(Error::Damaged { .. })), "{blocked:?}");
+            let trouble = progress.trouble().expect("it is told");
+            assert!(trouble.error.contains(&format!("log/{number:020}")), "{}", trouble.error);
+            assert!(progress.is_blocked());
+        }
+        fs::remove_file(&object).expect("removed");
+        let settled = owner.settle().await.expect("settled");
+        assert_eq!(settled, Some(Outcome::Committed(number)));
+        assert!(progress.trouble().is_none() && !progress.is_blocked());
+        assert_eq!(owner.settle().await.expect("settled"), None);
+        owner.release().await.expect("released");
+        let (_, _, batches) = restored(&store, Moment::Newest).await;
+        assert_eq!(batches.iter().filter(|batch| **batch == b"once").count(), 1);
+    });
+}
+
+#[test]
+fn an_owner_that_cannot_append_finds_out_that_it_was_succeeded() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "log");
+    run(async {
+        let store = open(&format!("file://{}", root.display()));
+        let mut owner = Owner::claim(&store, claim(1, Right::Force)).await.expect("claim");
+        assert_eq!(owner.look().await.expect("a look"), None);
+        Owner::claim(&store, claim(2, Right::Force)).await.expect("claim");
+        let looked = owner.look().await.expect("a look");
+        assert!(
+            matches!(looked, Some(Outcome::Deposed { node, .. }) if node == [2; 16]),
+            "{looked:?}"
+        );
+        assert!(owner.lease().is_deposed());
+        assert!(matches!(owner.append(&[b"late"]).await, Err(Error::Deposed { .. })));
+    });
+}
+
+/// A store of S3 that answers every request with this.
+fn answering(answer: &'static str) -> (Store, Arc<AtomicU64>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
+    let requests = Arc::<AtomicU64>::default();
+    let counted = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let (mut line, mut len) = (String::new(), 0);
+            while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let lower = line.to_ascii_lowercase();
+                if let Some(value) = lower.strip_prefix("content-length:") {
+                    len = value.trim().parse().expect("a length");
+                }
+                line.clear();
+            }
+            let mut body = vec![0; len];
+            let _ = stream.read_exact(&mut body);
+            counted.fetch_add(1, Relaxed);
+            let _ = stream.get_mut().write_all(answer.as_bytes());
+        }
+    });
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let store = AmazonS3Builder::new()
+        .with_bucket_name("Not_A_Name")
+        .with_region("us-east-1")
+        .with_access_key_id("key")
+        .with_secret_access_key("not-a-secret")
+        .with_endpoint(endpoint)
+        .with_client_options(ClientOptions::new().with_allow_http(true))
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+        .build();
+    let inner = Arc::new(store.expect("a client"));
+    let (prefix, env) = (object_store::path::Path::default(), Arc::new(System));
+    (Store::with(inner, prefix, "s3://Not_A_Name", env, Tuning::default()), requests)
+}
+
+/// What a start asks for first.
+#[test]
+fn a_store_that_refuses_for_good_is_asked_once() {
+    let body = "<Error><Code>InvalidBucketName</Code><Message>The specified bucket is not valid.</Message></Error>";
+    for status in ["400 Bad Request", "403 Forbidden", "404 Not Found"] {
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let (store, requests) = answering(answer.leak());
+        let error = run(probe(&store)).expect_err("refused").to_string();
+        assert!(error.contains("InvalidBucketName"), "{status}: {error}");
+        // The puts of the probe, a get and a delete.
+        assert!(requests.load(Relaxed) <= 66, "{status}: {requests:?}");
+        let last = store.counters().last_failure();
+        assert!(status.starts_with("404") || last.is_some(), "{status}");
+    }
 }

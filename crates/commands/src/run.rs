@@ -8,9 +8,10 @@
 //! So each call leaves a reply, unless CLIENT REPLY has it off. Commands that are about the connection itself
 //! ([`OF_CONNECTIONS`]) are refused.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
 use tierce_output::{Mark, Output};
@@ -106,20 +107,26 @@ impl Kernel {
 
     /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held, as
     /// by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply is
-    /// an error then.
+    /// an error then. The reply may be shown once [`Kernel::settle`] allows it.
     pub fn execute_beside(
         &self,
         caller: &mut Caller,
         args: Args<'_>,
         output: &mut Output,
         gives_up: &dyn Fn() -> bool,
-    ) {
+    ) -> Owed {
         let now_ms = clock::unix_ms();
         match execute::resolve(self, args) {
             Ok(command) => {
-                self.run_by(Runs::Beside { gives_up }, command, caller, args, output, now_ms);
+                let bucket = Cell::new(false);
+                let by = Runs::Beside { gives_up, owes_bucket: &bucket };
+                self.run_by(by, command, caller, args, output, now_ms);
+                Owed { bucket: bucket.get() }
             }
-            Err(_) => self.execute(caller, args, output),
+            Err(_) => {
+                self.execute(caller, args, output);
+                Owed::default()
+            }
         }
     }
 
@@ -129,12 +136,49 @@ impl Kernel {
         caller: &mut Caller,
         output: &mut Output,
         gives_up: &dyn Fn() -> bool,
-    ) {
+    ) -> Owed {
         let mut args = OwnedArgs::new();
         args.push(b"exec").expect("a short one");
         let command = self.commands.find_original(b"exec").expect("the table has it");
-        let (by, now_ms) = (Runs::Beside { gives_up }, clock::unix_ms());
-        self.run_by(by, command, caller, args.as_args(), output, now_ms);
+        let bucket = Cell::new(false);
+        let by = Runs::Beside { gives_up, owes_bucket: &bucket };
+        self.run_by(by, command, caller, args.as_args(), output, clock::unix_ms());
+        Owed { bucket: bucket.get() }
+    }
+
+    /// Waits until the replies to calls beside workers may be shown, or until `gives_up` says so.
+    ///
+    /// # Errors
+    /// When the bucket does not have their changes in time, or its lease is over. It is not known then whether they count.
+    pub fn settle(&self, owed: Owed, gives_up: &dyn Fn() -> bool) -> Result<(), CommandError> {
+        let until = Instant::now() + BUCKET_PATIENCE;
+        let is_deposed = || self.bucket.lease.holding() == Holding::Deposed;
+        let is_over = || is_deposed() || Instant::now() >= until || gives_up();
+        // Later changes of others are not waited for.
+        let position = if owed.bucket { self.feed.position() } else { 0 };
+        while self.bucket.committed() < position {
+            if is_over() {
+                return Err(self.not_in_bucket());
+            }
+            self.bucket.hasten(&self.feed);
+            self.bucket.wait_for(position, SETTLE_LOOK);
+        }
+        while !self.bucket.wait_for_lease(SETTLE_LOOK) {
+            if is_over() {
+                return Err(LEASE_OVER);
+            }
+        }
+        Ok(())
+    }
+
+    fn not_in_bucket(&self) -> CommandError {
+        let cause = self.durability.write_failure();
+        CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))
+    }
+
+    /// Whether a call takes as little as those that [`Kernel::execute_at_once`] executes, once nothing holds it back.
+    pub fn is_brief(&self, args: Args<'_>) -> bool {
+        execute::resolve(self, args).is_ok_and(is_brief)
     }
 
     /// Executes a call if that takes neither waiting nor long: one of a command for a single key, while nothing holds it
@@ -146,8 +190,7 @@ impl Kernel {
         output: &mut Output,
     ) -> bool {
         let Ok(command) = execute::resolve(self, args) else { return false };
-        let is_program = command.spec.flags.contains(Flags::PROGRAM);
-        if !command.is_data_only || !command.has_one_key || is_program {
+        if !is_brief(command) {
             return false;
         }
         let counters = self.spare.take(self.commands.id_count());
@@ -182,8 +225,35 @@ impl Kernel {
     }
 }
 
+/// For a single key, and of a length that the command itself limits.
+fn is_brief(command: &Command) -> bool {
+    command.is_data_only && command.has_one_key && !command.spec.flags.contains(Flags::PROGRAM)
+}
+
+/// What replies to calls beside workers wait for, apart from the lease of the bucket. See [`Kernel::settle`].
+#[must_use]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Owed {
+    /// They have changed something that is to be in the bucket.
+    bucket: bool,
+}
+
+impl Owed {
+    /// What this and another one wait for.
+    pub fn and(self, other: Self) -> Self {
+        Self { bucket: self.bucket || other.bucket }
+    }
+}
+
+const LEASE_OVER: CommandError = CommandError::new(
+    "MISCONF the lease of the bucket is over: it is not known whether this has been done",
+);
+
 /// How long a call that came over no connection waits for the bucket; its writes may get there later.
 const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A call that waits for the bucket looks this often whether it gives up.
+const SETTLE_LOOK: Duration = Duration::from_millis(100);
 
 /// On what kind of thread a call runs.
 #[derive(Clone, Copy)]
@@ -201,6 +271,8 @@ enum Runs<'a> {
     Beside {
         /// Whether it stops waiting.
         gives_up: &'a dyn Fn() -> bool,
+        /// Whether it has changed something that is to be in the bucket before its reply is shown.
+        owes_bucket: &'a Cell<bool>,
     },
     /// One that must not wait at all.
     AtOnce,
@@ -208,7 +280,7 @@ enum Runs<'a> {
 
 impl Runs<'_> {
     fn gives_up(self) -> bool {
-        matches!(self, Self::Beside { gives_up } if gives_up())
+        matches!(self, Self::Beside { gives_up, .. } if gives_up())
     }
 
     fn mode(self) -> Mode<'static> {
@@ -279,7 +351,8 @@ impl<'k> Run<'k, '_> {
             self.await_replicas(level, caller, output, begin);
         }
         let may_tell = match self.by {
-            Runs::OfPrimary { .. } => true,
+            // The others are settled together.
+            Runs::OfPrimary { .. } | Runs::Beside { .. } => true,
             _ => self.kernel.bucket.wait_for_lease(BUCKET_PATIENCE),
         };
         self.tell_if(may_tell, caller, output, begin);
@@ -412,7 +485,8 @@ impl<'k> Run<'k, '_> {
         locks.set_origin(caller.origin());
         let gates = Gates::read(kernel, caller, self.now_ms);
         let Access { writes, may_write, .. } = Access::of(command.spec);
-        let would_wait = writes && caller.sync_policy(kernel) == SyncPolicy::Always
+        let policy = caller.sync_policy(kernel);
+        let would_wait = writes && matches!(policy, SyncPolicy::Always | SyncPolicy::Bucket)
             || (writes || may_write) && gates.level.is_some()
             || kernel.bucket.lease.holding() != Holding::Held;
         if gates.has_spilled || would_wait {
@@ -536,9 +610,6 @@ impl<'k> Run<'k, '_> {
 
     /// Replaces the reply by an error unless this server is sure to own the log of its bucket.
     fn tell_if(&self, may_tell: bool, caller: &Caller, output: &mut Output, begin: Mark) {
-        const LEASE_OVER: CommandError = CommandError::new(
-            "MISCONF the lease of the bucket is over: it is not known whether this has been done",
-        );
         if !may_tell {
             output.truncate(begin);
             Reply::new(output, caller.proto).error(&LEASE_OVER);
@@ -578,7 +649,13 @@ impl<'k> Run<'k, '_> {
         let is_logged = match caller.sync_policy(self.kernel) {
             _ if wal.has_write_error() => false,
             SyncPolicy::Always => wal.sync().is_ok(),
-            SyncPolicy::Bucket => self.kernel.bucket.wait(&self.kernel.feed, BUCKET_PATIENCE),
+            SyncPolicy::Bucket => match self.by {
+                Runs::Beside { owes_bucket, .. } => {
+                    owes_bucket.set(true);
+                    true
+                }
+                _ => self.kernel.bucket.wait(&self.kernel.feed, BUCKET_PATIENCE),
+            },
             _ => true,
         };
         if caller.durability() == Some(SyncPolicy::EverySecond) {
@@ -586,10 +663,7 @@ impl<'k> Run<'k, '_> {
         }
         if !is_logged {
             output.truncate(begin);
-            let cause = self.kernel.durability.write_failure();
-            let cause = cause.or_else(|| Some("the bucket does not answer".to_owned()));
-            let error = CommandError::not_logged(cause);
-            Reply::new(output, caller.proto).error(&error);
+            Reply::new(output, caller.proto).error(&self.kernel.not_in_bucket());
         }
         is_logged
     }

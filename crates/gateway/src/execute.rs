@@ -3,10 +3,12 @@
 //!
 //! Requests are stateless. So commands are refused that only act on a connection, or that wait for keys.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use tierce_commands::Owed;
 use tierce_commands::caller::Caller;
 use tierce_commands::command::{Command, Flags};
 use tierce_commands::error::CommandError;
@@ -22,6 +24,9 @@ use crate::reply;
 
 /// Bytes of all replies to a request. They are in memory twice, as they are and as JSON.
 const REPLY_BYTES_MAX: usize = 256 << 20;
+
+/// So long a reply waits for the bucket once the server ends, which waits for it.
+const END_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Commands that the runtime's thread executes for a request before it leaves the rest to another one.
 const AT_ONCE_MAX: usize = 16;
@@ -93,10 +98,14 @@ pub(crate) async fn run(
             return reply::decode(&work.output.into_bytes());
         }
     }
+    let permit = shared.waiting.permit(work.is_brief(kernel, &calls)).await?;
     let (shared, kernel) = (Arc::clone(shared), Arc::clone(kernel));
-    let ran = spawn_blocking(move || match calls.together {
-        true => work.run_together(&shared, &kernel, &calls),
-        false => work.run_rest(&shared, &kernel, &calls),
+    let ran = spawn_blocking(move || {
+        let _permit = permit;
+        match calls.together {
+            true => work.run_together(&shared, &kernel, &calls),
+            false => work.run_rest(&shared, &kernel, &calls),
+        }
     });
     ran.await.unwrap_or_else(|_| {
         let text = "ERR the server is shutting down";
@@ -112,6 +121,14 @@ struct Work {
 }
 
 impl Work {
+    /// Whether all that is left takes little once nothing holds it back.
+    fn is_brief(&self, kernel: &Kernel, calls: &Calls) -> bool {
+        let left = &calls.commands[self.through..];
+        !calls.together
+            && left.len() <= AT_ONCE_MAX
+            && left.iter().all(|command| kernel.is_brief(command.as_args()))
+    }
+
     /// Runs commands until one has to wait.
     fn run_at_once(&mut self, kernel: &Kernel, calls: &Calls) -> Result<(), Failure> {
         for command in &calls.commands {
@@ -134,13 +151,15 @@ impl Work {
         kernel: &Kernel,
         calls: &Calls,
     ) -> Result<Vec<Value>, Failure> {
+        let mut owed = Owed::default();
         for command in &calls.commands[self.through..] {
             let args = command.as_args();
             if !self.refuses(kernel, args, calls.allowed) {
-                self.execute(shared, kernel, args, calls.until);
+                owed = owed.and(self.execute(shared, kernel, args, calls.until));
             }
             self.check()?;
         }
+        settle(shared, kernel, owed)?;
         reply::decode(&self.output.into_bytes())
     }
 
@@ -156,7 +175,8 @@ impl Work {
         for command in &calls.commands {
             let args = command.as_args();
             if !self.refuses(kernel, args, calls.allowed) {
-                self.execute(shared, kernel, args, calls.until);
+                // It is queued, or refused.
+                let _ = self.execute(shared, kernel, args, calls.until);
             }
             let queued =
                 reply::decode(&std::mem::replace(&mut self.output, Output::new()).into_bytes())?;
@@ -168,8 +188,9 @@ impl Work {
         }
         self.output = Output::with_room(REPLY_BYTES_MAX);
         let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
-        kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
+        let owed = kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
         self.check()?;
+        settle(shared, kernel, owed)?;
         match reply::decode(&self.output.into_bytes())?.pop() {
             Some(Value::Array(values)) => Ok(values),
             Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
@@ -177,9 +198,15 @@ impl Work {
         }
     }
 
-    fn execute(&mut self, shared: &Shared, kernel: &Kernel, args: Args<'_>, until: Instant) {
+    fn execute(
+        &mut self,
+        shared: &Shared,
+        kernel: &Kernel,
+        args: Args<'_>,
+        until: Instant,
+    ) -> Owed {
         let gives_up = || shared.is_ending() || Instant::now() >= until;
-        kernel.execute_beside(&mut self.caller, args, &mut self.output, &gives_up);
+        kernel.execute_beside(&mut self.caller, args, &mut self.output, &gives_up)
     }
 
     /// Whether a command is not for requests over HTTP; it has its reply then.
@@ -205,6 +232,19 @@ impl Work {
         let text = format!("ERR the replies are longer than {REPLY_BYTES_MAX} bytes");
         Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text))
     }
+}
+
+/// Waits for the bucket, once for all commands of a request.
+fn settle(shared: &Shared, kernel: &Kernel, owed: Owed) -> Result<(), Failure> {
+    let ends_at = Cell::new(None);
+    let gives_up = || {
+        shared.is_ending() && {
+            let at = ends_at.get().unwrap_or_else(|| Instant::now() + END_PATIENCE);
+            ends_at.set(Some(at));
+            Instant::now() >= at
+        }
+    };
+    kernel.settle(owed, &gives_up).map_err(|error| Failure::of_command(error.as_str()))
 }
 
 /// Why a command is not for a request over HTTP.

@@ -9,23 +9,63 @@ use std::sync::{Arc, OnceLock, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use tierce_commands::kernel::Kernel;
 use tierce_commands::stats::HttpFigures;
 use tierce_config::{Config, Settings};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::connection;
+use crate::failure::Failure;
 use crate::routes;
 
-/// Threads for commands that wait or take long. More wait for one of these. They end when they are idle.
-const WAITING_THREADS: usize = 4;
+/// Threads for commands that take long. More wait for one of these.
+const LONG_THREADS: usize = 4;
+
+/// Threads for requests that take little, but wait: for the bucket, the device, memory. So many share a put of the
+/// bucket. Threads end when they are idle.
+const BRIEF_THREADS: usize = 128;
+
+/// So long a brief request waits for a thread: as long as it would wait for the bucket.
+const THREAD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which threads that may wait are taken.
+pub(crate) struct Waiting {
+    long: Arc<Semaphore>,
+    brief: Arc<Semaphore>,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let [long, brief] = [LONG_THREADS, BRIEF_THREADS].map(Semaphore::new).map(Arc::new);
+        Self { long, brief }
+    }
+
+    /// A thread for a request that takes little or long.
+    pub(crate) async fn permit(&self, is_brief: bool) -> Result<OwnedSemaphorePermit, Failure> {
+        let busy = || {
+            let text =
+                "TRYAGAIN too many requests wait: for the bucket, for memory, or for a slow disk";
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
+        };
+        let permit = match is_brief {
+            true => {
+                let permit = Arc::clone(&self.brief).acquire_owned();
+                timeout(THREAD_PATIENCE, permit).await.map_err(|_| busy())?
+            }
+            false => Arc::clone(&self.long).acquire_owned().await,
+        };
+        // They are never closed.
+        permit.map_err(|_| busy())
+    }
+}
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -73,6 +113,7 @@ pub(crate) struct Shared {
     dial: OnceLock<Dial>,
     is_ending: watch::Sender<bool>,
     pub(crate) figures: Arc<HttpFigures>,
+    pub(crate) waiting: Waiting,
     /// What connections are encrypted with, if they are.
     tls: Mutex<Option<TlsAcceptor>>,
 }
@@ -127,6 +168,7 @@ impl Gateway {
             dial: OnceLock::new(),
             is_ending: watch::Sender::new(false),
             figures: Arc::default(),
+            waiting: Waiting::new(),
             tls: Mutex::new(None),
         };
         Self { shared: Arc::new(shared), running: Mutex::default(), left: Mutex::default() }
@@ -275,7 +317,7 @@ fn start(shared: &Arc<Shared>, listeners: Vec<TcpListener>) -> io::Result<Starte
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(WAITING_THREADS)
+        .max_blocking_threads(LONG_THREADS + BRIEF_THREADS)
         .thread_name("http-waiting")
         .build()?;
     let (orders, received) = mpsc::unbounded_channel();

@@ -2,7 +2,10 @@
 
 use super::super::directive::{Directive, row};
 use super::super::kind::Kind;
-use super::BYTES;
+
+/// Every change counts for what waits until the bucket has it. With less than this, writes would wait for a put each, and
+/// with 0 forever.
+const LOG_MAX: Kind = Kind::Memory(64 << 10, i64::MAX as u64);
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
@@ -25,7 +28,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("bucket-interval", Kind::Int(10, 3_600_000), "1000",
         "Milliseconds between two objects of the log in the bucket: what the loss of the machine can cost.")
         .own("0.1.0"),
-    row("bucket-log-max", BYTES, "256mb",
+    row("bucket-log-max", LOG_MAX, "256mb",
         "Bytes of changes that may wait for the bucket while it does not answer. Beyond them, writes wait.")
         .own("0.1.0"),
     row("bucket-snapshot-interval", Kind::Int(1, 31_536_000), "86400",

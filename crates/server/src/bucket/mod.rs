@@ -27,8 +27,9 @@ mod tail;
 mod tool;
 mod uploader;
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -64,6 +65,9 @@ const MARGIN_PART: u32 = 5;
 
 /// A start that has failed waits so long for its RELEASE.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// A start that waits for the store says so after this time. A slow probe takes a second.
+const SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// Beyond `bucket-log-max`, what a writer that has passed the gate may add at once: some of the longest values.
 const OVERSHOOT_BYTES: usize = 1 << 30;
@@ -203,10 +207,10 @@ impl Looked {
         let location = Location::parse(&url).map_err(unusable)?;
         runtime.block_on(location.check_credentials()).map_err(unusable)?;
         let store = Store::new(&location);
-        let looked = runtime.block_on(async {
+        let looked = runtime.block_on(awaited(server, &store, async {
             probe(&store).await?;
             Group::open(&store).await
-        });
+        }));
         let end = looked.map_err(failed)?.end().clone();
         let is_forced = settings.word(CLAIM) == "force";
         Ok(Some(Self { runtime, store, place, end, is_forced }))
@@ -373,11 +377,17 @@ impl Claimed {
 #[derive(Debug, Default)]
 struct Ending {
     is_asked: AtomicBool,
+    /// Milliseconds that the end of the server has waited for clients before.
+    spent_ms: AtomicU64,
 }
 
 impl Ending {
     fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Acquire)
+    }
+
+    fn spent(&self) -> Duration {
+        Duration::from_millis(self.spent_ms.load(Ordering::Relaxed))
     }
 }
 
@@ -389,8 +399,11 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Ends it: what is left is committed, and the log is released, if the store answers in time.
-    pub fn finish(self) {
+    /// Ends it: what is left is committed, and the log is released, if the store answers in time. Clients were waited for
+    /// for so long before, which counts.
+    pub fn finish(self, spent: Duration) {
+        let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
+        self.ending.spent_ms.store(spent_ms, Ordering::Relaxed);
         drop(self);
     }
 }
@@ -404,6 +417,21 @@ impl Drop for Bucket {
             let _ = thread.join();
         }
     }
+}
+
+/// Waits for a look at the store at the start, and says what it waits for if that takes long.
+async fn awaited<T>(server: &Server, store: &Store, look: impl Future<Output = T>) -> T {
+    let mut look = pin!(look);
+    if let Ok(looked) = timeout(SILENT_MAX, look.as_mut()).await {
+        return looked;
+    }
+    let cause = store.counters().last_failure();
+    server.log.warning(format_args!(
+        "The bucket {} is awaited: {}. If it does not answer within about a minute, this start fails",
+        store.url(),
+        cause.as_deref().unwrap_or("there is no answer yet")
+    ));
+    look.await
 }
 
 /// What the requests to the store run on.

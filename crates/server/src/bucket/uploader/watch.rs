@@ -19,8 +19,11 @@ use crate::server::Server;
 /// A change that waits longer than this, and twice the interval, while the store answers holds writers back.
 const LAG_MS_MAX: u64 = 5_000;
 
-/// How long the end of a server waits for the bucket.
+/// How long the end of a server waits for its clients and the bucket.
 const END_MAX: Duration = Duration::from_secs(10);
+
+/// What is left of it for the bucket after clients were waited for: an append or two, and the RELEASE.
+const END_MIN: Duration = Duration::from_secs(3);
 
 /// Rates of requests are taken over this time at least: the first requests of a start are not repeated.
 const MEASURED_MIN: Duration = Duration::from_secs(60);
@@ -41,6 +44,8 @@ pub(super) struct Watch {
     /// Since when the store does not answer, if it was logged.
     away: Option<Instant>,
     needs_base: bool,
+    /// It was logged that a foreign object is in the way.
+    is_blocked: bool,
     end_at: Option<Instant>,
 }
 
@@ -63,6 +68,7 @@ impl Watch {
             bytes_max: 0,
             away: None,
             needs_base,
+            is_blocked: false,
             end_at: None,
         }
     }
@@ -169,6 +175,16 @@ impl Watch {
 
     fn tell_trouble(&mut self, error: Option<String>, bytes_max: u64) {
         let (server, url) = (&self.server, self.store.url());
+        let is_blocked = error.is_some() && self.progress.is_blocked();
+        if std::mem::replace(&mut self.is_blocked, is_blocked) != is_blocked
+            && let Some(error) = error.as_ref().filter(|_| is_blocked)
+        {
+            server.log.warning(format_args!(
+                "The bucket {url} has something under the next number of its log that is not of this server: {error}. \
+                 Nothing can follow it. Find out what has put it there, and that nothing does so again; once this object is \
+                 removed, the log goes on"
+            ));
+        }
         match (error, self.away) {
             (Some(error), None) => {
                 self.away = Some(Instant::now());
@@ -177,10 +193,15 @@ impl Watch {
                     Some(_) => "everything waits once the lease is over",
                     None => "beyond that, writes wait",
                 };
+                let advice = match is_blocked {
+                    true => "",
+                    false => {
+                        ". Check the network, the credentials and the rights of this server in the bucket"
+                    }
+                };
                 server.log.warning(format_args!(
                     "The bucket {url} does not take the log: {error}. Changes wait here, up to bucket-log-max \
-                     ({bytes_max} bytes); {until}. Check the network, the credentials and the rights of \
-                     this server in the bucket"
+                     ({bytes_max} bytes); {until}{advice}"
                 ));
                 self.failed(&error);
             }
@@ -201,7 +222,7 @@ impl Watch {
     pub(super) fn is_ending(&mut self, ending: &Ending) -> bool {
         let is_asked = ending.is_asked.load(Ordering::Acquire);
         if is_asked {
-            self.end_at.get_or_insert_with(|| Instant::now() + END_MAX);
+            self.end_at.get_or_insert_with(|| Instant::now() + left_of_end(ending.spent()));
         }
         is_asked
     }
@@ -210,6 +231,11 @@ impl Watch {
     pub(super) fn is_out_of_time(&mut self, ending: &Ending) -> bool {
         self.is_ending(ending) && self.end_at.is_some_and(|at| Instant::now() >= at)
     }
+}
+
+/// How long the bucket is waited for, where clients were waited for so long.
+fn left_of_end(spent: Duration) -> Duration {
+    END_MAX.saturating_sub(spent).max(END_MIN)
 }
 
 pub(super) fn now_ms() -> u64 {
@@ -222,4 +248,15 @@ pub(super) fn note_failure(server: &Server, error: &str) {
         error.clone_into(&mut figures.last_error);
         figures.last_error_ms = now_ms();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_and_the_bucket_share_the_time_of_the_end() {
+        let seconds = |spent| left_of_end(Duration::from_secs(spent)).as_secs();
+        assert_eq!([0, 3, 6, 9, 60].map(seconds), [10, 7, 4, 3, 3]);
+    }
 }
