@@ -15,16 +15,16 @@ use crate::bucket::{
 use crate::pedrokv::{GET, PUT, request};
 
 /// A start with a short lease, which a busy machine holds all the same.
-fn joining(dir: &Path, bucket: &TempDir) -> Launch {
+pub(crate) fn joining(dir: &Path, bucket: &TempDir) -> Launch {
     start(dir, bucket).with("bucket-takeover", "yes").with("bucket-lease", "3")
 }
 
 /// A start with a lease that is not over while a test runs.
-fn for_long(dir: &Path, bucket: &TempDir) -> Launch {
+pub(crate) fn for_long(dir: &Path, bucket: &TempDir) -> Launch {
     joining(dir, bucket).with("bucket-lease", "3600")
 }
 
-fn role(c: &mut Connection) -> String {
+pub(crate) fn role(c: &mut Connection) -> String {
     c.ask("ROLE").items()[0].text().to_owned()
 }
 
@@ -36,7 +36,7 @@ fn replication(c: &mut Connection, name: &str) -> String {
 }
 
 /// Waits until a follower has everything that was done before.
-fn wait_until_followed(owner: &mut Connection, follower: &mut Connection) {
+pub(crate) fn wait_until_followed(owner: &mut Connection, follower: &mut Connection) {
     wait_for_bucket(owner);
     let number = info(owner, "bucket_last_object").parse::<u64>().unwrap();
     wait_until("it has followed", || {
@@ -44,7 +44,7 @@ fn wait_until_followed(owner: &mut Connection, follower: &mut Connection) {
     });
 }
 
-fn wait_for_owner(c: &mut Connection) {
+pub(crate) fn wait_for_owner(c: &mut Connection) {
     wait_until("it has taken over", || role(c) == "master");
 }
 

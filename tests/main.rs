@@ -94,6 +94,7 @@ mod overload;
 
 // The process.
 mod bucket;
+mod bucket_base;
 mod bucket_lease;
 mod bucket_level;
 mod bucket_restart;

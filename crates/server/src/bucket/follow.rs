@@ -225,7 +225,7 @@ impl Follow {
                 Followed::Batches { batches, .. } => self.apply(&follower, &batches)?,
                 Followed::Claimed(claim) => self.has_owner(&claim),
                 Followed::Snapshot { position, description } => {
-                    note_snapshot(position, &description)?
+                    note_snapshot(position, &description)?;
                 }
                 Followed::Released | Followed::Alive => {}
                 Followed::Quiet => {
@@ -343,7 +343,7 @@ impl Follow {
         note_end(&server, owner.group().end());
         // Before the role changes: from then on clients are answered as by the owner.
         lease::bind(&server, &owner);
-        let owner = KeptOwner::new(&runtime, owner);
+        let owner = KeptOwner::new(&runtime, &server, owner);
         let mut claimed = Claimed {
             runtime,
             store,
@@ -352,6 +352,7 @@ impl Follow {
             needs_base: false,
             sent: None,
             tail: Vec::new(),
+            gaps: self.live.gaps(),
             follower: None,
             mark: new_mark(),
             is_behind: false,

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::message::Notice;
 use crate::server::Server;
 
 /// A third of the shortest lease is more than this: after a failure, a RENEW is tried again not earlier.
@@ -63,10 +64,10 @@ pub(super) struct KeptOwner {
 }
 
 impl KeptOwner {
-    /// Keeps the lease of `owner` from now on.
-    pub(super) fn new(runtime: &Runtime, owner: Owner) -> Self {
+    /// Keeps the lease of `owner` from now on, and tells the replies that wait for a proof of it.
+    pub(super) fn new(runtime: &Runtime, server: &Arc<Server>, owner: Owner) -> Self {
         let ends = Arc::<Notify>::default();
-        let task = runtime.spawn(keep(owner, Arc::clone(&ends)));
+        let task = runtime.spawn(keep(Arc::clone(server), owner, Arc::clone(&ends)));
         Self { task, ends }
     }
 
@@ -79,12 +80,13 @@ impl KeptOwner {
 }
 
 /// Renews the lease when that is due, until it is told to end or there is no use.
-async fn keep(mut owner: Owner, ends: Arc<Notify>) -> Owner {
+async fn keep(server: Arc<Server>, mut owner: Owner, ends: Arc<Notify>) -> Owner {
     while let Some(due) = renew_in(&owner) {
         // A RENEW that is dropped in flight is finished by the next append.
         if timeout(due, ends.notified()).await.is_ok() {
             break;
         }
+        let proof = server.bucket.lease.note_begun();
         let renewed = {
             let mut renew = std::pin::pin!(owner.renew());
             let mut ended = std::pin::pin!(ends.notified());
@@ -95,7 +97,11 @@ async fn keep(mut owner: Owner, ends: Arc<Notify>) -> Owner {
             .await
         };
         match renewed {
-            Some(Ok(Outcome::Committed(_))) => {}
+            Some(Ok(Outcome::Committed(_))) => {
+                if server.bucket.note_proven(proof) {
+                    server.tell_all(&Notice::Durable);
+                }
+            }
             None | Some(Ok(Outcome::Deposed { .. }) | Err(Error::Deposed { .. })) => break,
             Some(Err(_)) => sleep(RETRY_AFTER).await,
         }

@@ -37,9 +37,11 @@ use tierce_bucket::{Claim, End, Group, Location, Moment, Owner, Restore, Right, 
 use tierce_commands::bucket::State;
 use tierce_engine::durability::TailSearch;
 use tierce_engine::feed::{Follower, Reader};
+use tierce_keyspace::log::Unfinished;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+use crate::clock::unix_ms;
 use crate::config::{DirectiveId, Settings, SyncPolicy};
 use crate::engine::{Engine, OpenError, Opening};
 use crate::server::Server;
@@ -134,6 +136,8 @@ pub struct Claimed {
     sent: Option<Vec<Vec<u8>>>,
     /// What the log lacks.
     tail: Vec<Vec<u8>>,
+    /// What ends the batches there that a crash has cut short: else each reader would wait for the rest for ever.
+    gaps: Vec<Vec<u8>>,
     follower: Option<Follower>,
     /// The mark before everything that follows.
     mark: u64,
@@ -227,7 +231,11 @@ impl Looked {
     /// # Errors
     /// When the directory and the log do not belong together, another server may own the log, or something in it is
     /// damaged.
-    pub fn claim(mut self, server: &Server, opening: &mut Opening) -> Result<Joined, BucketError> {
+    pub fn claim(
+        mut self,
+        server: &Arc<Server>,
+        opening: &mut Opening,
+    ) -> Result<Joined, BucketError> {
         let url = self.store.url().to_owned();
         let failed = |error| BucketError::Store { url: url.clone(), error };
         let (known, is_forced) = (self.place.known, self.is_forced);
@@ -239,6 +247,7 @@ impl Looked {
         }
         let plan = plan::decide(found)
             .map_err(|refusal| BucketError::Refused { url: url.clone(), refusal })?;
+        wait_for_clock(server, &url, self.end.wall)?;
         if is_forced {
             let line = "bucket-claim force: the last owner of the bucket is taken for dead. Remove this setting now";
             server.log.warning(line);
@@ -291,14 +300,18 @@ impl Looked {
         let Self { runtime, store, place, .. } = self;
         lease::bind(server, &owner);
         let group = owner.group().clone();
-        let owner = KeptOwner::new(&runtime, owner);
-        if plan.restores
-            && let Err(error) = restore::fill(&runtime, &group, Moment::Newest, opening, |_, _| {})
-        {
-            // Nothing was written behind the CLAIM. If this fails, the next start on this directory may claim.
-            let owner = owner.take(&runtime);
-            let _ = runtime.block_on(async { timeout(RELEASE_MAX, owner.release()).await });
-            return Err(error);
+        let owner = KeptOwner::new(&runtime, server, owner);
+        let mut gaps = Vec::new();
+        if plan.restores {
+            match restore::fill(&runtime, &group, Moment::Newest, opening, |_, _| {}) {
+                Ok((_, unfinished)) => gaps = unfinished.gaps(),
+                Err(error) => {
+                    // Nothing was written behind the CLAIM. If this fails, the next start on this directory may claim.
+                    let owner = owner.take(&runtime);
+                    let _ = runtime.block_on(async { timeout(RELEASE_MAX, owner.release()).await });
+                    return Err(error);
+                }
+            }
         }
         let (needs_base, tail, follower) = (plan.needs_base, Vec::new(), None);
         let mark = new_mark();
@@ -311,6 +324,7 @@ impl Looked {
             needs_base,
             sent,
             tail,
+            gaps,
             follower,
             mark,
             is_behind,
@@ -356,7 +370,10 @@ impl Claimed {
         let found = engine.durability.take_found();
         if let (Some(sent), Some(found)) = (self.sent.take(), found) {
             match tail::without(found, &sent) {
-                Some(tail) => (self.tail, self.needs_base) = (tail, false),
+                Some(tail) => {
+                    self.gaps = gaps_behind(&sent, &tail);
+                    (self.tail, self.needs_base) = (tail, false);
+                }
                 None => self.is_behind = true,
             }
         }
@@ -464,6 +481,23 @@ fn url(settings: &Settings) -> Result<Option<String>, BucketError> {
     Ok(Some(url))
 }
 
+/// Waits until this machine's clock has come to the newest time in the log: keys that have expired there would be there
+/// again.
+fn wait_for_clock(server: &Server, url: &str, wall_ms: u64) -> Result<(), BucketError> {
+    loop {
+        let wait = plan::wait_for_clock(wall_ms, unix_ms().max(0).unsigned_abs());
+        let wait = wait.map_err(|refusal| BucketError::Refused { url: url.to_owned(), refusal })?;
+        if wait.is_zero() {
+            return Ok(());
+        }
+        server.log.notice(format_args!(
+            "The bucket's newest object is of a clock that is ahead: waiting {} ms",
+            wait.as_millis()
+        ));
+        thread::sleep(wait);
+    }
+}
+
 /// Refuses what a running log in a bucket cannot do without.
 fn watch_config(server: &Arc<Server>) {
     server.config.on_change([APPENDONLY], |settings| match settings.is_on(APPENDONLY) {
@@ -475,6 +509,16 @@ fn watch_config(server: &Arc<Server>) {
 /// What may wait in the feed.
 fn bytes_max(settings: &Settings) -> usize {
     usize::try_from(settings.bytes(LOG_MAX)).unwrap_or(usize::MAX).saturating_add(OVERSHOOT_BYTES)
+}
+
+/// What ends the batches that have begun in the log behind a cut, which is in the middle of none.
+fn gaps_behind(sent: &[Vec<u8>], tail: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut unfinished = Unfinished::default();
+    for record in sent.iter().chain(tail) {
+        // Whoever applies it finds that it is none.
+        let _ = unfinished.operations(record);
+    }
+    unfinished.gaps()
 }
 
 fn has_same_end(a: &End, b: &End) -> bool {

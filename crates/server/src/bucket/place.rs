@@ -36,7 +36,8 @@ pub(super) struct Known {
 /// What a copy of a directory does not have in common with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Home {
-    /// The id of the machine, which outlives its starts; zeros if it has none.
+    /// The id of the machine, which outlives its starts. If it has none, that of this start of it: then a directory is in
+    /// another place after the next one, since nothing tells it from a copy on another machine.
     machine: Id,
     /// The number of the directory in its file system.
     inode: u64,
@@ -44,10 +45,18 @@ pub(super) struct Home {
 
 impl Home {
     fn of(dir: &Path) -> io::Result<Self> {
-        let text = fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let machine = parse_id(text.trim()).unwrap_or_default();
+        let machine = machine("/etc/machine-id", "/proc/sys/kernel/random/boot_id")?;
         Ok(Self { machine, inode: fs::metadata(dir)?.ino() })
     }
+}
+
+fn machine(machine_id: impl AsRef<Path>, boot_id: impl AsRef<Path>) -> io::Result<Id> {
+    let text = fs::read_to_string(machine_id).unwrap_or_default();
+    if let Some(id) = parse_id(text.trim()).filter(|id| *id != Id::default()) {
+        return Ok(id);
+    }
+    let text = fs::read_to_string(boot_id)?.replace('-', "");
+    parse_id(text.trim()).ok_or_else(|| io::Error::other("the kernel's boot_id is none"))
 }
 
 /// A place in both logs: all changes before it are in objects up to this one, and all others behind that.
@@ -231,6 +240,39 @@ mod tests {
             drop(place);
             place = Place::lock(dir.path()).unwrap();
             assert_eq!(place.known, Some(known));
+        }
+    }
+
+    #[test]
+    fn without_an_id_of_the_machine_each_start_of_it_is_another_place() {
+        let dir = TempDir::new();
+        let [id, boot, other] =
+            ["machine-id", "boot-1", "boot-2"].map(|name| dir.path().join(name));
+        dir.write("boot-1", "12345678-1234-1234-1234-123456789abc\n");
+        dir.write("boot-2", "22345678-1234-1234-1234-123456789abc\n");
+        for none in
+            [None, Some("\n"), Some("uninitialized\n"), Some("00000000000000000000000000000000\n")]
+        {
+            none.iter().for_each(|text| _ = dir.write("machine-id", text));
+            let [first, second] = [&boot, &other].map(|boot| machine(&id, boot).unwrap());
+            assert_ne!(first, second);
+            assert_ne!(first, Id::default());
+        }
+        dir.write("machine-id", "ab345678123412341234123456789abc\n");
+        assert_eq!(machine(&id, &boot).unwrap(), machine(&id, &other).unwrap());
+    }
+
+    #[test]
+    fn what_is_written_without_the_bucket_is_not_what_was_left() {
+        let dir = TempDir::new();
+        let mut place = Place::lock(dir.path()).unwrap();
+        let left = Known { claim: 3, released: Some(7), ..Known::default() };
+        for cut in [None, Some(Cut { id: 1, object: 2 })] {
+            place.write(Known { cut, ..left }).unwrap();
+            drop(place);
+            Place::forget_places(dir.path()).unwrap();
+            place = Place::lock(dir.path()).unwrap();
+            assert_eq!(place.known, Some(Known { released: None, ..left }));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a start does with a data directory and the log in a bucket: a decision, without effects.
 
 use std::fmt;
+use std::time::Duration;
 
 use tierce_bucket::{End, Id, Right};
 
@@ -45,6 +46,8 @@ pub enum Refusal {
     Gone,
     /// What the directory has sent to the log is not there any more: it is an old copy, or its local log is damaged.
     Behind,
+    /// This machine's clock is so much behind the newest time in the log.
+    ClockBehind(Duration),
     /// Another server has claimed the log since this directory wrote to it, or the directory is an old copy of itself.
     Diverged,
 }
@@ -52,6 +55,14 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::ClockBehind(behind) => {
+                return write!(
+                    f,
+                    "this machine's clock is {} s behind the newest object there, so keys that have expired would be there \
+                     again. Nothing was changed. Check the clocks of this machine and of the last owner",
+                    behind.as_secs()
+                );
+            }
             Self::Foreign => {
                 "the data directory has data, and so has the bucket, which do not come from it. Nothing was changed. To \
                  use the bucket's data, start on an empty dir; to keep the directory's, choose another prefix"
@@ -119,6 +130,16 @@ pub(super) fn follow(found: Found<'_>) -> Option<Start> {
         Known { released: Some(number), .. } => Some(Start::Behind(number)),
         Known { .. } => Some(Start::Diverged),
     }
+}
+
+/// A start waits for so long for its clock to come to the times in the log: machines that keep their clocks differ by less.
+const CLOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long the claim of a log with this newest time has to wait, in milliseconds since 1970 as the time of this machine:
+/// an owner with a clock that is behind would show what has expired.
+pub(super) fn wait_for_clock(wall_ms: u64, now_ms: u64) -> Result<Duration, Refusal> {
+    let behind = Duration::from_millis(wall_ms.saturating_sub(now_ms));
+    if behind > CLOCK_WAIT_MAX { Err(Refusal::ClockBehind(behind)) } else { Ok(behind) }
 }
 
 const NOTHING: Id = [0; 16];
@@ -190,6 +211,21 @@ mod tests {
     fn known(cluster: Id, released: Option<u64>) -> Option<Known> {
         let claim = u64::from(cluster == LOG);
         Some(Known { node: HERE, cluster, claim, released, ..Known::default() })
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_is_waited_for_or_refused() {
+        for (wall_ms, now_ms, expected) in [
+            (0, 5_000, Ok(0)),
+            (5_000, 5_000, Ok(0)),
+            (5_001, 5_000, Ok(1)),
+            (15_000, 5_000, Ok(10_000)),
+            (15_001, 5_000, Err(10_001)),
+        ] {
+            let expected = expected.map(Duration::from_millis);
+            let expected = expected.map_err(|ms| Refusal::ClockBehind(Duration::from_millis(ms)));
+            assert_eq!(wait_for_clock(wall_ms, now_ms), expected, "{wall_ms} at {now_ms}");
+        }
     }
 
     #[test]

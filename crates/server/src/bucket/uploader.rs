@@ -13,6 +13,7 @@
 
 mod cuts;
 mod gathering;
+mod pace;
 mod renewal;
 mod snapshots;
 mod watch;
@@ -32,6 +33,7 @@ use super::place::{Known, Place};
 use super::{Claimed, Ending, INTERVAL, bytes_max};
 use cuts::Cuts;
 use gathering::{Gathering, LOOK_EVERY};
+use pace::Pace;
 use snapshots::Snapshot;
 use watch::{Watch, now_ms};
 
@@ -48,11 +50,11 @@ const LOCKS_MAX: Duration = Duration::from_millis(100);
 /// and is tried again not earlier than this.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// An object has about as many bytes of changes at most, before compression.
-const OBJECT_BYTES: usize = 32 << 20;
-
 /// After a failure, a snapshot or an append is tried again not earlier.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// At the end of a server what waits is taken so many times: keys may still expire while the first is on its way.
+const LAST_TAKES: usize = 3;
 
 /// Why nothing more is written.
 #[derive(Debug)]
@@ -81,10 +83,13 @@ pub(super) struct Uploader {
     snapshot: Snapshot,
     /// What the log lacks of what was loaded; sent before anything else.
     tail: Vec<Vec<u8>>,
+    /// Sent behind it.
+    gaps: Vec<Vec<u8>>,
     cuts: Cuts,
     /// A snapshot is not begun before.
     snapshot_after: Instant,
-    last_snapshot: Instant,
+    /// When the last snapshot came to count, in milliseconds since 1970: also one of an earlier owner.
+    last_snapshot_ms: u64,
     /// Bytes of changes since the last snapshot, and of that snapshot.
     log_bytes: u64,
     /// Of these, what the snapshot under way has.
@@ -93,6 +98,7 @@ pub(super) struct Uploader {
     /// When the last append began.
     appended: Option<Instant>,
     gathering: Gathering,
+    pace: Pace,
     /// Finds out what is to be deleted.
     pruning: Option<JoinHandle<Result<Option<Deletion>, Error>>>,
     /// What is deleted when its time has come, and what was found to be deleted since.
@@ -104,14 +110,18 @@ pub(super) struct Uploader {
 
 impl Uploader {
     pub(super) fn new(server: Arc<Server>, claimed: Claimed, ending: Arc<Ending>) -> Self {
-        let Claimed { runtime, store, owner, place, needs_base, tail, follower, mark, .. } =
-            claimed;
+        let Claimed {
+            runtime, store, owner, place, needs_base, tail, gaps, follower, mark, ..
+        } = claimed;
         let follower = follower.expect("it was followed when the keys were loaded");
         let owner = owner.take(&runtime);
         let progress = Arc::clone(owner.progress());
         let watch = Watch::new(Arc::clone(&server), store, progress, needs_base);
         let snapshot_bytes = owner.group().end().snapshot.as_ref().map_or(0, |found| found.len);
+        let last_snapshot_ms =
+            owner.group().end().snapshot.as_ref().map_or_else(now_ms, |s| s.wall);
         let now = Instant::now();
+        let pace = Pace::new(owner.group().end().claim.as_ref());
         Self {
             server,
             runtime,
@@ -125,14 +135,16 @@ impl Uploader {
             needs_base,
             snapshot: Snapshot::None,
             tail,
+            gaps,
             cuts: Cuts::after(mark),
             snapshot_after: now,
-            last_snapshot: now,
+            last_snapshot_ms,
             log_bytes: 0,
             covered_bytes: 0,
             snapshot_bytes,
             appended: None,
             gathering: Gathering::default(),
+            pace,
             pruning: None,
             deletion: None,
             later_deletion: None,
@@ -251,7 +263,9 @@ impl Uploader {
     fn until_due(&self) -> Option<Duration> {
         let interval = Duration::from_millis(self.server.config.settings().count(INTERVAL));
         let waiting_bytes = self.server.feed.waiting_bytes_of(Reader::Bucket) as u64;
-        if self.watch.holds() || self.held_bytes() + waiting_bytes >= OBJECT_BYTES as u64 {
+        if self.watch.holds()
+            || self.held_bytes() + waiting_bytes >= self.pace.object_bytes() as u64
+        {
             return None;
         }
         let rest = (self.appended? + interval).checked_duration_since(Instant::now())?;
@@ -279,7 +293,7 @@ impl Uploader {
                 Fed::Command(_) | Fed::Mark(..) => {}
             }
             position = at;
-            if bytes >= OBJECT_BYTES {
+            if bytes >= self.pace.object_bytes() {
                 self.append(&mut records, &mut bytes)?;
                 self.watch.committed(position);
             }
@@ -307,8 +321,10 @@ impl Uploader {
         }
         let in_flight = *bytes as u64;
         self.sync_here(in_flight)?;
-        self.appended = Some(Instant::now());
+        let began = Instant::now();
+        self.appended = Some(began);
         let number = self.commit(in_flight, async |owner| owner.append(records).await)?;
+        self.pace.note(*bytes, began.elapsed());
         let len = std::mem::take(bytes) as u64;
         self.log_bytes += len;
         self.cuts.note_appended(len);
@@ -411,11 +427,16 @@ impl Uploader {
 
     /// Ends in good order: all is committed, and the next owner may claim at once.
     fn finish(mut self) -> Result<(), Stop> {
-        self.take(Duration::ZERO);
-        if self.needs_base {
-            return Err(Stop::OutOfTime);
+        for _ in 0..LAST_TAKES {
+            self.take(Duration::ZERO);
+            if self.needs_base {
+                return Err(Stop::OutOfTime);
+            }
+            self.send()?;
+            if self.has_all() {
+                break;
+            }
         }
-        self.send()?;
         if let Snapshot::Uploading { task, .. } = &self.snapshot {
             task.abort();
         }

@@ -105,10 +105,11 @@ impl Uploader {
         if known.cut == cut { Ok(()) } else { self.place.write(Known { cut, ..known }) }
     }
 
-    /// Sends what the log lacks of what was loaded.
+    /// Sends what the log lacks of what was loaded, and ends what will never be complete there.
     pub(super) fn send_tail(&mut self) -> Result<(), super::Stop> {
         let tail = std::mem::take(&mut self.tail);
-        if tail.is_empty() {
+        let gaps = std::mem::take(&mut self.gaps);
+        if tail.is_empty() && gaps.is_empty() {
             return Ok(());
         }
         self.watch.note_waiting();
@@ -116,15 +117,21 @@ impl Uploader {
         for record in &tail {
             bytes += record.len();
             records.push(&record[..]);
-            if bytes >= super::OBJECT_BYTES {
+            if bytes >= self.pace.object_bytes() {
                 self.append(&mut records, &mut bytes)?;
             }
         }
+        for gap in &gaps {
+            bytes += gap.len();
+            records.push(gap);
+        }
         self.append(&mut records, &mut bytes)?;
-        self.server.log.notice(format_args!(
-            "The bucket has what it lacked of the local log: {} changes",
-            tail.len()
-        ));
+        if !tail.is_empty() {
+            self.server.log.notice(format_args!(
+                "The bucket has what it lacked of the local log: {} changes",
+                tail.len()
+            ));
+        }
         Ok(())
     }
 }

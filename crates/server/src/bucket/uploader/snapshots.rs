@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::super::new_mark;
 use super::super::spool::{self, Content, Spooled};
+use super::watch::now_ms;
 use super::{BUSY_FOR, LOCKS_MAX, RETRY_AFTER, Stop, TICK, Uploader};
 use crate::clock::unix_ms;
 use crate::config::{DirectiveId, Settings};
@@ -86,9 +87,10 @@ impl Uploader {
         let percentage = settings.count(SNAPSHOT_PERCENTAGE);
         let growth = (self.snapshot_bytes / 100).saturating_mul(percentage);
         let interval = Duration::from_secs(settings.count(SNAPSHOT_INTERVAL));
+        let age_ms = now_ms().saturating_sub(self.last_snapshot_ms);
         self.needs_base
             || self.log_bytes > growth.max(SNAPSHOT_LOG_BYTES_MIN)
-            || self.log_bytes > 0 && self.last_snapshot.elapsed() >= interval
+            || self.log_bytes > 0 && Duration::from_millis(age_ms) >= interval
             || self.log_bytes > 0 && self.objects_since_snapshot() > SNAPSHOT_OBJECTS_MAX
     }
 
@@ -172,7 +174,7 @@ impl Uploader {
         let Some(snapshot) = &end.snapshot else { return };
         self.snapshot_bytes = snapshot.len;
         self.log_bytes -= std::mem::take(&mut self.covered_bytes);
-        self.last_snapshot = Instant::now();
+        self.last_snapshot_ms = now_ms();
         self.server.bucket.update(|figures| {
             figures.number = end.number;
             (figures.snapshot, figures.snapshot_ms) = (snapshot.position, snapshot.wall);
