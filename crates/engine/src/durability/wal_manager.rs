@@ -57,6 +57,8 @@ pub struct WalManager<'k> {
     check_at: Option<Instant>,
     /// At the end there is one more attempt to heal, not more.
     has_tried_at_end: bool,
+    /// It was said that a log is begun, and that one does not count yet: each new attempt is another one.
+    has_told_begin: bool,
 }
 
 /// A log that does not count yet.
@@ -202,6 +204,7 @@ impl<'k> WalManager<'k> {
             retry_at: None,
             check_at: None,
             has_tried_at_end: false,
+            has_told_begin: false,
         }
     }
 
@@ -310,8 +313,10 @@ impl<'k> WalManager<'k> {
                 if planted::is(Fault::WriteErrorEndsTooEarly) {
                     self.wal_handle.heal();
                 }
-                let what = "A log is begun; it counts when all keys are in it";
-                self.host.tell(Severity::Notice, format_args!("{what}"));
+                if !std::mem::replace(&mut self.has_told_begin, true) {
+                    let what = "A log is begun; it counts when all keys are in it";
+                    self.host.tell(Severity::Notice, format_args!("{what}"));
+                }
             }
             Err(error) if heals => self.note_failed_attempt(now, now, &error.to_string()),
             Err(error) => self.refuse_to_begin(&error.to_string()),
@@ -392,7 +397,7 @@ impl<'k> WalManager<'k> {
     fn close(&mut self) {
         self.keyspace.end_logging();
         self.give_up_pass();
-        self.retry_at = None;
+        (self.retry_at, self.has_told_begin) = (None, false);
         if let Err(error) = self.wal_handle.close() {
             self.warn(format_args!("The log could not be closed: {error}"));
         }
@@ -515,7 +520,7 @@ impl<'k> WalManager<'k> {
             return;
         }
         let Some(Incomplete { path, .. }) = self.incomplete.take() else { return };
-        self.retry_at = None;
+        (self.retry_at, self.has_told_begin) = (None, false);
         self.wal_handle.compaction.set_incomplete(false);
         self.wal_handle.compaction.note_completed();
         self.wal_handle.heal();
