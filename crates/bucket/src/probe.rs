@@ -6,18 +6,21 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::fields::hex;
+use crate::nesting::refuse_nested;
 use crate::store::{Put, Store};
 
 /// Writers of one key at once. Stores that check first and write later pass with fewer.
 const WRITERS: usize = 64;
 
 /// Puts one key 64 times at once, each with other bytes and each only if it is absent: exactly one must succeed, and
-/// its bytes must be read back. The key is deleted again.
+/// its bytes must be read back. The key is deleted again. Before that, a place in a folder of another log is refused.
 ///
 /// # Errors
 ///
+/// [`Error::Invalid`] in another log's folder;
 /// [`Error::Unusable`] if several succeeded or the bytes are another's; the store's if it did not answer.
 pub async fn probe(store: &Store) -> Result<()> {
+    refuse_nested(store).await?;
     let name = format!("probe/{}", hex(&store.env.random()));
     let puts = (0..WRITERS).map(|writer| {
         let bytes = Bytes::from(format!("writer {writer:02} of {name}\n"));

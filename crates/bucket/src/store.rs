@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::env::{Env, System};
 use crate::error::{Error, Result};
 use crate::location::Location;
+use crate::nesting::is_own;
 use crate::rules::Rule;
 
 /// How long requests may take and are repeated, and how long objects get.
@@ -146,6 +147,16 @@ impl Store {
     /// The store at another location.
     pub(crate) fn sibling(&self, url: &str) -> Result<Self> {
         (self.siblings)(url)
+    }
+
+    /// The prefix of all names.
+    pub(crate) fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// Another prefix of the same store. Its objects are asked for alone: the location stays as it was given.
+    pub(crate) fn at_prefix(&self, prefix: Path) -> Self {
+        Self { prefix, ..self.clone() }
     }
 
     /// Random bytes that make a record different from all others.
@@ -289,7 +300,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// The first name in a folder after `name`, which need not be there.
+    /// The first name in a folder itself after `name`, which need not be there.
     pub(crate) async fn first_after(&self, folder: &str, name: &str) -> Result<Option<String>> {
         self.patiently(|| async {
             Counters::add(&self.counters.lists, 1);
@@ -300,6 +311,9 @@ impl Store {
                 self.limited("list", folder, async { names.next().await.transpose() }).await?
             {
                 let name = self.below_prefix(&meta.location);
+                if !is_own(&name) {
+                    continue;
+                }
                 first = Some(first.map_or(name.clone(), |first: String| first.min(name)));
                 if self.is_sorted() {
                     break;

@@ -286,3 +286,48 @@ fn a_piece_that_the_store_does_not_take_is_trouble_like_any_append() {
         assert_eq!(progress.trouble(), None);
     });
 }
+
+#[test]
+fn a_place_in_a_folder_of_another_log_is_refused_and_harms_nothing() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "outer");
+    let before = files(&root, "");
+    run(async {
+        let outer = open(&format!("file://{}", root.display()));
+        let group = Group::open(&outer).await.expect("the outer log");
+        for inner in ["log", "log/x", "floor", "pins", "snapshot/a/b", "blob", "probe"] {
+            let inner = open(&format!("file://{}/{inner}", root.display()));
+            for refused in
+                [probe(&inner).await.err(), branch(&group, Moment::Newest, &inner).await.err()]
+            {
+                let text = refused.expect("refused").to_string();
+                assert!(text.contains("of another log"), "{text}");
+            }
+        }
+        // Such names are taken where there is no log around them.
+        let beside = open(&format!("file://{}/log", dir.path().display()));
+        probe(&beside).await.expect("a place");
+    });
+    assert_eq!(files(&root, ""), before);
+}
+
+#[test]
+fn a_log_that_was_begun_in_a_folder_of_another_one_is_none_of_its_objects() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "outer");
+    for folder in ["log", "floor", "pins"] {
+        let place = root.join(folder);
+        fs::create_dir_all(&place).expect("a folder");
+        small_log(&place, "inner");
+        fs::rename(place.join("inner/log"), place.join("log")).expect("moved");
+        fs::write(place.join("log/pins"), "").expect("written");
+    }
+    assert_eq!(read_all(&root).expect("undamaged").0, 2);
+    run(async {
+        let outer = open(&format!("file://{}", root.display()));
+        let mut owner = Owner::claim(&outer, claim(1, Right::Force)).await.expect("claim");
+        owner.append(&[b"more"]).await.expect("append");
+        let history = list(owner.group()).await.expect("a list");
+        assert_eq!(history.pins, []);
+    });
+}

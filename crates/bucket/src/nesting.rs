@@ -1,0 +1,82 @@
+//! Whether a location lies in a folder of another log.
+//!
+//! The folders of a log are its own. A second log in one of them would look to the first one like objects of its log, its
+//! floors or its pins that are damaged, and pruning of the first would delete those of the second.
+
+use object_store::path::Path;
+
+use crate::error::{Error, Result};
+use crate::group::read_floor;
+use crate::record::log_name;
+use crate::store::{Listed, Store};
+
+/// All folders of a log.
+const FOLDERS: [&str; 6] = ["blob", "floor", "log", "pins", "probe", "snapshot"];
+
+/// Refuses a location in a folder of another log. It costs requests only if a part of the location has such a name.
+///
+/// # Errors
+///
+/// [`Error::Invalid`] with the folder; the store's, but for rights: who may not read there cannot know.
+pub(crate) async fn refuse_nested(store: &Store) -> Result<()> {
+    for (outer, folder) in outer_places(store.prefix()) {
+        match has_log(&store.at_prefix(outer)).await {
+            Ok(false) => {}
+            Err(error) if error.is_refusal() => {}
+            Err(error) => return Err(error),
+            Ok(true) => {
+                return Err(Error::Invalid(format!(
+                    "{} lies in the folder {folder}/ of another log, which belongs to that log alone; choose a \
+                     location beside it",
+                    store.url()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The places whose folder this one may lie in, each with that folder.
+fn outer_places(prefix: &Path) -> Vec<(Path, String)> {
+    let (mut outer, mut places) = (Path::default(), Vec::new());
+    for part in prefix.parts() {
+        if FOLDERS.contains(&part.as_ref()) {
+            places.push((outer.clone(), part.as_ref().to_owned()));
+        }
+        outer = outer.join(part);
+    }
+    places
+}
+
+/// The first object stays until a floor is above it.
+async fn has_log(store: &Store) -> Result<bool> {
+    Ok(store.exists(&log_name(1)).await? || read_floor(store).await? > 1)
+}
+
+/// Whether an object lies in a folder of a log itself, and not in a log that was begun in this folder.
+pub(crate) fn is_own(name: &str) -> bool {
+    name.split('/').count() == 2
+}
+
+/// Those of a list that lie in the folder itself.
+pub(crate) fn own(mut listed: Vec<Listed>) -> Vec<Listed> {
+    listed.retain(|item| is_own(&item.name));
+    listed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_may_lie_in_folders_of_several_others() {
+        let places = |prefix: &str| -> Vec<(String, String)> {
+            let places = outer_places(&Path::from(prefix)).into_iter();
+            places.map(|(outer, folder)| (outer.to_string(), folder)).collect()
+        };
+        let pair = |outer: &str, folder: &str| (outer.to_owned(), folder.to_owned());
+        assert_eq!(places("a/logs/LOG/b"), []);
+        assert_eq!(places("log"), [pair("", "log")]);
+        assert_eq!(places("a/log/x/pins"), [pair("a", "log"), pair("a/log/x", "pins")]);
+    }
+}
