@@ -439,6 +439,66 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
 }
 
 #[test]
+fn a_foreign_object_in_the_way_is_told_and_nothing_is_there_twice_when_it_is_gone() {
+    for takeover in ["no", "yes"] {
+        let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+        // A lease that is not renewed while this runs.
+        let server = start(dir.path(), &bucket)
+            .with("bucket-takeover", takeover)
+            .with("bucket-lease", "600")
+            .start();
+        let mut c = server.connect();
+        c.check("RPUSH list a", ":1");
+        wait_for_bucket(&mut c);
+        let next = info(&mut c, "bucket_last_object").parse::<u64>().expect("a number") + 1;
+        let name = format!("log/{next:020}");
+        fs::write(bucket.path().join(&name), "of another program").expect("written");
+        c.check("RPUSH list b", ":2");
+        wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+        let error = info(&mut c, "bucket_last_error");
+        assert!(error.contains(&name), "{error}");
+        let said = server.output();
+        let line = said.lines().find(|line| line.contains("not of this server"));
+        assert!(
+            line.is_some_and(|line| line.contains(&name) && line.contains("removed")),
+            "{said}"
+        );
+        c.check("RPUSH list c", ":3");
+        fs::remove_file(bucket.path().join(&name)).expect("removed");
+        wait_for_bucket(&mut c);
+        assert_eq!(info(&mut c, "bucket_state"), "following");
+        assert_eq!(server.output().matches("not of this server").count(), 1);
+        stop(server);
+        let server = start(other.path(), &bucket).start();
+        server.connect().check("LRANGE list 0 -1", "[\"a\", \"b\", \"c\"]");
+        stop(server);
+    }
+}
+
+#[test]
+fn a_folder_of_a_log_is_no_place_for_another_one() {
+    let (bucket, dir, of_inner, other) =
+        (TempDir::new(), TempDir::new(), TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).start();
+    server.connect().check("SET k v", "+OK");
+    stop(server);
+    let before = files(bucket.path());
+    for folder in ["log", "log/x", "floor", "pins", "snapshot", "blob", "probe"] {
+        let inner = format!("{}/{folder}", url(&bucket));
+        let (code, _, error) = tool(&["branch", &inner, "--bucket", &url(&bucket)]);
+        assert!(code != 0 && error.contains("of another log"), "{code} {error}");
+        let refused =
+            start(of_inner.path(), &bucket).with("bucket", &inner).on_port(free_port()).run();
+        let said = refused.output + &refused.errors;
+        assert!(refused.code == Some(1) && said.contains("of another log"), "{said}");
+    }
+    assert_eq!(files(bucket.path()), before);
+    let server = start(other.path(), &bucket).start();
+    server.connect().check("GET k", "\"v\"");
+    stop(server);
+}
+
+#[test]
 fn a_long_interval_can_be_lowered_and_does_not_hide_the_lag() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket).with("bucket-interval", "3600000").start();

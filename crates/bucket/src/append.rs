@@ -6,7 +6,8 @@
 //! number could then be taken for this record.
 
 use std::pin::pin;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,7 +35,10 @@ pub enum Outcome {
 
 /// How the append in flight fares. Other threads may read it.
 #[derive(Debug, Default)]
-pub struct Progress(Mutex<Option<Trouble>>);
+pub struct Progress {
+    trouble: Mutex<Option<Trouble>>,
+    is_blocked: AtomicBool,
+}
 
 /// An append that the store has not accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,18 +54,34 @@ pub struct Trouble {
 impl Progress {
     /// Why the append in flight has to be repeated, if it has.
     pub fn trouble(&self) -> Option<Trouble> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.lock().clone()
+    }
+
+    /// Whether something lies under the number of the record that is no record of this log: no attempt succeeds while it is
+    /// there.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked.load(Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Trouble>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn failed(&self, now: Duration, error: &Error) {
-        let mut trouble = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.note(now, error, false);
+    }
+
+    fn note(&self, now: Duration, error: &Error, is_blocked: bool) {
+        self.is_blocked.store(is_blocked, Relaxed);
+        let mut trouble = self.lock();
         let (since, attempts) =
             trouble.as_ref().map_or((now, 0), |trouble| (trouble.since, trouble.attempts));
         *trouble = Some(Trouble { since, attempts: attempts + 1, error: error.to_string() });
     }
 
     fn succeeded(&self) {
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        self.is_blocked.store(false, Relaxed);
+        *self.lock() = None;
     }
 }
 
@@ -90,7 +110,8 @@ pub(crate) async fn told_when_slow<T>(
 ///
 /// # Errors
 ///
-/// [`Error::Damaged`] and [`Error::Newer`] if the number is taken by an object that is no valid record.
+/// [`Error::Damaged`] and [`Error::Newer`] if the number is taken by an object that is no valid record. An earlier attempt
+/// may still land once that is gone.
 #[cfg_attr(not(test), expect(clippy::needless_pass_by_ref_mut, reason = "a simulation changes it"))]
 pub(crate) async fn append(
     store: &Store,
@@ -114,8 +135,11 @@ pub(crate) async fn append(
         match told_when_slow(store, progress, &name, ANSWER_MAX, get).await {
             Ok(Some(there)) if there == *object => break,
             Ok(Some(there)) => {
+                let decoded = Record::decode(&there, number, cluster);
+                // Others are to know of it: the caller can only try again.
+                let blocked = |error: &Error| progress.note(store.env.boottime(), error, true);
+                let record = decoded.inspect_err(blocked)?;
                 progress.succeeded();
-                let record = Record::decode(&there, number, cluster)?;
                 return Ok(Outcome::Deposed { object: name, node: record.header.node });
             }
             Ok(None) => progress.failed(store.env.boottime(), &failure),

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::group::{End, Group, read_floor};
 use crate::lease::{Clock, Lease};
 use crate::payload::{pack, store_payload};
-use crate::record::{Encoding, Header, Id, Kind, hash, log_name};
+use crate::record::{Encoding, Header, Id, Kind, Record, hash, log_name};
 use crate::rules::Rule;
 use crate::store::Store;
 
@@ -215,8 +215,9 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// [`Error::Deposed`] after an earlier [`Outcome::Deposed`]; [`Error::Damaged`] if something else lies under the
-    /// next number; the store's errors for pieces.
+    /// [`Error::Deposed`] after an earlier [`Outcome::Deposed`]; [`Error::Damaged`] and [`Error::Newer`] if something else
+    /// lies under the next number; the store's errors for pieces. After any of them the record may be in flight still:
+    /// [`Owner::settle`] finishes it, while another append of the same batches would have them in the log twice.
     pub async fn append(&mut self, batches: &[&[u8]]) -> Result<Outcome> {
         let payload = join_batches(batches)?;
         if let Some(deposed) = self.settled().await? {
@@ -266,7 +267,7 @@ impl Owner {
         Ok(outcome)
     }
 
-    /// Finishes an append whose future was dropped. `None`: there was none.
+    /// Finishes an append whose future was dropped, or that has failed. `None`: there was none.
     ///
     /// # Errors
     ///
@@ -280,6 +281,27 @@ impl Owner {
             return Ok(None);
         }
         self.land().await.map(Some)
+    }
+
+    /// Looks whether another process has claimed the log, for an owner that has nothing to append or must not. `Some`: this
+    /// process is deposed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Owner::append`], and the store's.
+    pub async fn look(&mut self) -> Result<Option<Outcome>> {
+        self.refuse_if_deposed()?;
+        let (number, cluster) = (self.group.end.number + 1, self.group.end.cluster);
+        let object = log_name(number);
+        let Some(there) = self.group.store.get_once(&object).await? else { return Ok(None) };
+        if self.pending.as_ref().is_some_and(|pending| pending.object == there) {
+            return Ok(None);
+        }
+        let node = Record::decode(&there, number, Some(cluster))?.header.node;
+        self.pending = None;
+        self.lease.depose();
+        self.deposed = Some((object.clone(), node));
+        Ok(Some(Outcome::Deposed { object, node }))
     }
 
     pub(crate) async fn append_small(

@@ -331,3 +331,51 @@ fn a_log_that_was_begun_in_a_folder_of_another_one_is_none_of_its_objects() {
         assert_eq!(history.pins, []);
     });
 }
+
+#[test]
+fn what_is_in_the_way_of_an_append_is_told_and_the_batch_is_not_repeated() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "log");
+    run(async {
+        let store = open(&format!("file://{}", root.display()));
+        let mut owner = Owner::claim(&store, claim(1, Right::Force)).await.expect("claim");
+        let number = owner.group().end().number + 1;
+        let object = root.join(format!("log/{number:020}"));
+        fs::write(&object, "of somebody else").expect("written");
+        let progress = Arc::clone(owner.progress());
+        for _ in 0..2 {
+            let blocked = owner.append(&[b"once"]).await;
+            assert!(matches!(blocked, Err(Error::Damaged { .. })), "{blocked:?}");
+            let trouble = progress.trouble().expect("it is told");
+            assert!(trouble.error.contains(&format!("log/{number:020}")), "{}", trouble.error);
+            assert!(progress.is_blocked());
+        }
+        fs::remove_file(&object).expect("removed");
+        let settled = owner.settle().await.expect("settled");
+        assert_eq!(settled, Some(Outcome::Committed(number)));
+        assert!(progress.trouble().is_none() && !progress.is_blocked());
+        assert_eq!(owner.settle().await.expect("settled"), None);
+        owner.release().await.expect("released");
+        let (_, _, batches) = restored(&store, Moment::Newest).await;
+        assert_eq!(batches.iter().filter(|batch| **batch == b"once").count(), 1);
+    });
+}
+
+#[test]
+fn an_owner_that_cannot_append_finds_out_that_it_was_succeeded() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "log");
+    run(async {
+        let store = open(&format!("file://{}", root.display()));
+        let mut owner = Owner::claim(&store, claim(1, Right::Force)).await.expect("claim");
+        assert_eq!(owner.look().await.expect("a look"), None);
+        Owner::claim(&store, claim(2, Right::Force)).await.expect("claim");
+        let looked = owner.look().await.expect("a look");
+        assert!(
+            matches!(looked, Some(Outcome::Deposed { node, .. }) if node == [2; 16]),
+            "{looked:?}"
+        );
+        assert!(owner.lease().is_deposed());
+        assert!(matches!(owner.append(&[b"late"]).await, Err(Error::Deposed { .. })));
+    });
+}

@@ -8,7 +8,8 @@
 //! changes without what they were made to.
 //!
 //! **The lease** (`bucket-takeover yes`) is kept by any append, or by a RENEW, before a third of it is over. While this
-//! thread waits for the local log to be synced it is not: a server whose disk has failed makes way for another one.
+//! thread waits for the local log to be synced it is not: a server whose disk has failed makes way for another one, and
+//! looks whether that has come.
 
 mod cuts;
 mod gathering;
@@ -318,9 +319,21 @@ impl Uploader {
         in_flight: u64,
         put: impl AsyncFn(&mut Owner) -> Result<Outcome, Error>,
     ) -> Result<u64, Stop> {
+        let mut is_begun = false;
         loop {
             let proof = self.server.bucket.lease.note_begun();
-            let put = put(&mut self.owner);
+            let owner = &mut self.owner;
+            let put = async {
+                // After a failure this record may be in flight still, and put anew, it would be there twice. What is in
+                // flight before it is begun is another one.
+                match owner.settle().await? {
+                    Some(outcome) if is_begun || matches!(outcome, Outcome::Deposed { .. }) => {
+                        return Ok(outcome);
+                    }
+                    _ => is_begun = true,
+                }
+                put(owner).await
+            };
             let watched = self.watch.watched(put, &self.ending, in_flight);
             let outcome = self.runtime.block_on(watched);
             if let Some(number) = self.judge(outcome, in_flight)? {
@@ -372,6 +385,19 @@ impl Uploader {
             }
             self.watch.failed("the local log has failed, and the bucket waits for it");
             self.rest(in_flight)?;
+            self.look_for_successor(in_flight)?;
+        }
+    }
+
+    /// Ends if another server has claimed the log while nothing is appended. If the store does not say, it is asked again.
+    fn look_for_successor(&mut self, in_flight: u64) -> Result<(), Stop> {
+        let looked = self.watch.watched(self.owner.look(), &self.ending, in_flight);
+        match self.runtime.block_on(looked) {
+            Some(
+                Ok(Some(Outcome::Deposed { object, .. })) | Err(Error::Deposed { object, .. }),
+            ) => Err(Stop::Deposed(object)),
+            None => Err(Stop::OutOfTime),
+            Some(_) => Ok(()),
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Watch {
     holds: bool,
     /// Since when the store does not answer, if it was logged, and what the state was before.
     away: Option<(Instant, State)>,
+    /// It was logged that a foreign object is in the way.
+    is_blocked: bool,
     end_at: Option<Instant>,
 }
 
@@ -52,6 +54,7 @@ impl Watch {
             waiting_ms: None,
             holds: false,
             away: None,
+            is_blocked: false,
             end_at: None,
         }
     }
@@ -143,6 +146,16 @@ impl Watch {
 
     fn tell_trouble(&mut self, error: Option<String>, bytes_max: u64) {
         let (server, url) = (&self.server, self.store.url());
+        let is_blocked = error.is_some() && self.progress.is_blocked();
+        if std::mem::replace(&mut self.is_blocked, is_blocked) != is_blocked
+            && let Some(error) = error.as_ref().filter(|_| is_blocked)
+        {
+            server.log.warning(format_args!(
+                "The bucket {url} has something under the next number of its log that is not of this server: {error}. \
+                 Nothing can follow it. Find out what has put it there, and that nothing does so again; once this object is \
+                 removed, the log goes on"
+            ));
+        }
         match (error, self.away) {
             (Some(error), None) => {
                 let before = server
@@ -153,10 +166,15 @@ impl Watch {
                     Some(_) => "everything waits once the lease is over",
                     None => "beyond that, writes wait",
                 };
+                let advice = match is_blocked {
+                    true => "",
+                    false => {
+                        ". Check the network, the credentials and the rights of this server in the bucket"
+                    }
+                };
                 server.log.warning(format_args!(
                     "The bucket {url} does not take the log: {error}. Changes wait here, up to bucket-log-max \
-                     ({bytes_max} bytes); {until}. Check the network, the credentials and the rights of \
-                     this server in the bucket"
+                     ({bytes_max} bytes); {until}{advice}"
                 ));
                 self.failed(&error);
             }
