@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -473,6 +473,27 @@ fn a_foreign_object_in_the_way_is_told_and_nothing_is_there_twice_when_it_is_gon
         server.connect().check("LRANGE list 0 -1", "[\"a\", \"b\", \"c\"]");
         stop(server);
     }
+}
+
+#[test]
+fn a_start_that_waits_for_the_store_says_so() {
+    let dir = TempDir::new();
+    // It takes connections, and never answers.
+    let store = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let endpoint = format!("http://{}", store.local_addr().expect("its address"));
+    let mut child = Command::new(program())
+        .args(["--port", &free_port().to_string(), "--dir", text(dir.path())])
+        .args(["--bucket", "s3://name/prefix"])
+        .envs([("AWS_ENDPOINT_URL", &*endpoint), ("AWS_REGION", "us-east-1")])
+        .envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "not-a-secret")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let said = lines.find_map(|line| line.ok().filter(|line| line.contains("is awaited")));
+    child.kill().expect("it is there");
+    child.wait().expect("its end");
+    assert!(said.is_some_and(|line| line.contains("there is no answer yet")));
 }
 
 #[test]

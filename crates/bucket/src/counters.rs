@@ -1,7 +1,10 @@
 //! What a process asked of the store, and what that costs.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::error::Error;
 
 /// US dollars for 1,000 requests that write or list, S3 standard in us-east-1, November 2026.
 pub const PUT_DOLLARS: f64 = 0.005;
@@ -24,6 +27,7 @@ pub struct Counters {
     pub(crate) bytes_up: AtomicU64,
     pub(crate) bytes_down: AtomicU64,
     pub(crate) records: AtomicU64,
+    last_failure: Mutex<Option<String>>,
 }
 
 /// The counters at one moment.
@@ -63,6 +67,17 @@ impl Counters {
             bytes_down: self.bytes_down.load(Relaxed),
             records: self.records.load(Relaxed),
         }
+    }
+
+    /// What the newest attempt that failed has failed with.
+    pub fn last_failure(&self) -> Option<String> {
+        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn note_failure(&self, error: &Error) {
+        Self::add(&self.failures, 1);
+        let mut last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(error.to_string());
     }
 
     pub(crate) fn add(counter: &AtomicU64, by: usize) {

@@ -135,6 +135,14 @@ fn shorten(text: &str) -> String {
 /// A store's own words are no longer than this.
 const TEXT_CHARS_MAX: usize = 500;
 
+/// Whether a store takes a request for malformed, such as one with a name that no bucket can have. It has the same status
+/// for a body that has not come in time, or not as it was sent.
+fn is_refused(text: &str) -> bool {
+    const PASSING: [&str; 5] =
+        ["RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "SlowDown"];
+    text.contains(" 400 Bad Request") && !PASSING.iter().any(|code| text.contains(code))
+}
+
 impl Error {
     pub(crate) fn damaged(object: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Damaged { object: object.into(), reason: reason.into() }
@@ -158,7 +166,9 @@ impl Error {
     pub(crate) fn is_lasting(&self) -> bool {
         use object_store::Error as E;
         // The client library has no kind of its own for these.
-        const LASTING: [&str; 6] = [
+        const LASTING: [&str; 7] = [
+            // Of another region, without saying which one.
+            "redirect without LOCATION",
             "NoSuchBucket",
             "InvalidAccessKeyId",
             "SignatureDoesNotMatch",
@@ -170,7 +180,7 @@ impl Error {
             Self::Timeout { .. } => false,
             Self::Store { source, .. } if matches!(**source, E::Generic { .. }) => {
                 let text = source.to_string();
-                LASTING.iter().any(|code| text.contains(code))
+                LASTING.iter().any(|code| text.contains(code)) || is_refused(&text)
             }
             Self::Store { source, .. } => matches!(
                 **source,
@@ -203,6 +213,22 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_malformed_request_is_not_repeated_and_one_that_was_cut_off_is() {
+        for (answer, is_lasting) in [
+            ("400 Bad Request: <Error><Code>InvalidBucketName</Code></Error>", true),
+            ("400 Bad Request: <Error><Code>AuthorizationHeaderMalformed</Code></Error>", true),
+            ("400 Bad Request: <Error><Code>RequestTimeout</Code></Error>", false),
+            ("503 Service Unavailable: <Error><Code>SlowDown</Code></Error>", false),
+            ("500 Internal Server Error", false),
+        ] {
+            let text = format!("Server returned non-2xx status code: {answer}");
+            let source = object_store::Error::Generic { store: "S3", source: text.into() };
+            let error = Error::store("put", "probe/1", source);
+            assert_eq!(error.is_lasting(), is_lasting, "{answer}");
+        }
+    }
 
     #[test]
     fn what_a_store_says_is_told_in_one_line() {

@@ -367,8 +367,10 @@ impl Store {
                 seconds: self.tuning.attempt.as_secs(),
             }),
         };
-        if answer.is_err() && !is_absence(&answer) {
-            Counters::add(&self.counters.failures, 1);
+        if let Err(error) = &answer
+            && !is_absence(&answer)
+        {
+            self.counters.note_failure(error);
         }
         answer
     }

@@ -2,14 +2,19 @@
 //! kind of damage to its objects.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use object_store::aws::AmazonS3Builder;
+use object_store::{ClientOptions, RetryConfig};
 use tierce_bucket::{
     Claim, Error, Group, Item, Location, Moment, Outcome, Owner, Restore, Retention, Right, Store,
-    branch, list, probe, verify,
+    System, Tuning, branch, list, probe, verify,
 };
 use tierce_harness::TempDir;
 
@@ -378,4 +383,61 @@ fn an_owner_that_cannot_append_finds_out_that_it_was_succeeded() {
         assert!(owner.lease().is_deposed());
         assert!(matches!(owner.append(&[b"late"]).await, Err(Error::Deposed { .. })));
     });
+}
+
+/// A store of S3 that answers every request with this.
+fn answering(answer: &'static str) -> (Store, Arc<AtomicU64>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
+    let requests = Arc::<AtomicU64>::default();
+    let counted = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let (mut line, mut len) = (String::new(), 0);
+            while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let lower = line.to_ascii_lowercase();
+                if let Some(value) = lower.strip_prefix("content-length:") {
+                    len = value.trim().parse().expect("a length");
+                }
+                line.clear();
+            }
+            let mut body = vec![0; len];
+            let _ = stream.read_exact(&mut body);
+            counted.fetch_add(1, Relaxed);
+            let _ = stream.get_mut().write_all(answer.as_bytes());
+        }
+    });
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let store = AmazonS3Builder::new()
+        .with_bucket_name("Not_A_Name")
+        .with_region("us-east-1")
+        .with_access_key_id("key")
+        .with_secret_access_key("not-a-secret")
+        .with_endpoint(endpoint)
+        .with_client_options(ClientOptions::new().with_allow_http(true))
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+        .build();
+    let inner = Arc::new(store.expect("a client"));
+    let (prefix, env) = (object_store::path::Path::default(), Arc::new(System));
+    (Store::with(inner, prefix, "s3://Not_A_Name", env, Tuning::default()), requests)
+}
+
+/// What a start asks for first.
+#[test]
+fn a_store_that_refuses_for_good_is_asked_once() {
+    let body = "<Error><Code>InvalidBucketName</Code><Message>The specified bucket is not valid.</Message></Error>";
+    for status in ["400 Bad Request", "403 Forbidden", "404 Not Found"] {
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let (store, requests) = answering(answer.leak());
+        let error = run(probe(&store)).expect_err("refused").to_string();
+        assert!(error.contains("InvalidBucketName"), "{status}: {error}");
+        // The puts of the probe, a get and a delete.
+        assert!(requests.load(Relaxed) <= 66, "{status}: {requests:?}");
+        let last = store.counters().last_failure();
+        assert!(status.starts_with("404") || last.is_some(), "{status}");
+    }
 }

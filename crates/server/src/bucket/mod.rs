@@ -27,6 +27,7 @@ mod tail;
 mod tool;
 mod uploader;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -64,6 +65,9 @@ const MARGIN_PART: u32 = 5;
 
 /// A start that has failed waits so long for its RELEASE.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// A start that waits for the store says so after this time. A slow probe takes a second.
+const SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// Beyond `bucket-log-max`, what a writer that has passed the gate may add at once: some of the longest values.
 const OVERSHOOT_BYTES: usize = 1 << 30;
@@ -202,10 +206,10 @@ impl Looked {
         let runtime = runtime()?;
         let location = Location::parse(&url).map_err(unusable)?;
         let store = Store::new(&location);
-        let looked = runtime.block_on(async {
+        let looked = runtime.block_on(awaited(server, &store, async {
             probe(&store).await?;
             Group::open(&store).await
-        });
+        }));
         let end = looked.map_err(failed)?.end().clone();
         let is_forced = settings.word(CLAIM) == "force";
         Ok(Some(Self { runtime, store, place, end, is_forced }))
@@ -415,6 +419,21 @@ fn runtime() -> std::io::Result<Runtime> {
         .thread_name("bucket")
         .enable_all()
         .build()
+}
+
+/// Waits for a look at the store at the start, and says what it waits for if that takes long.
+async fn awaited<T>(server: &Server, store: &Store, look: impl Future<Output = T>) -> T {
+    let mut look = pin!(look);
+    if let Ok(looked) = timeout(SILENT_MAX, look.as_mut()).await {
+        return looked;
+    }
+    let cause = store.counters().last_failure();
+    server.log.warning(format_args!(
+        "The bucket {} is awaited: {}. If it does not answer within about a minute, this start fails",
+        store.url(),
+        cause.as_deref().unwrap_or("there is no answer yet")
+    ));
+    look.await
 }
 
 /// An error that names the URL itself.
