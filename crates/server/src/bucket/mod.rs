@@ -29,7 +29,7 @@ mod uploader;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -379,11 +379,17 @@ impl Claimed {
 #[derive(Debug, Default)]
 struct Ending {
     is_asked: AtomicBool,
+    /// Milliseconds that the end of the server has waited for clients before.
+    spent_ms: AtomicU64,
 }
 
 impl Ending {
     fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Acquire)
+    }
+
+    fn spent(&self) -> Duration {
+        Duration::from_millis(self.spent_ms.load(Ordering::Relaxed))
     }
 }
 
@@ -395,8 +401,11 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Ends it: what is left is committed, and the log is released, if the store answers in time.
-    pub fn finish(self) {
+    /// Ends it: what is left is committed, and the log is released, if the store answers in time. Clients were waited for
+    /// for so long before, which counts.
+    pub fn finish(self, spent: Duration) {
+        let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
+        self.ending.spent_ms.store(spent_ms, Ordering::Relaxed);
         drop(self);
     }
 }
@@ -412,15 +421,6 @@ impl Drop for Bucket {
     }
 }
 
-/// What the requests to the store run on.
-fn runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(RUNTIME_THREADS)
-        .thread_name("bucket")
-        .enable_all()
-        .build()
-}
-
 /// Waits for a look at the store at the start, and says what it waits for if that takes long.
 async fn awaited<T>(server: &Server, store: &Store, look: impl Future<Output = T>) -> T {
     let mut look = pin!(look);
@@ -434,6 +434,15 @@ async fn awaited<T>(server: &Server, store: &Store, look: impl Future<Output = T
         cause.as_deref().unwrap_or("there is no answer yet")
     ));
     look.await
+}
+
+/// What the requests to the store run on.
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
+        .thread_name("bucket")
+        .enable_all()
+        .build()
 }
 
 /// An error that names the URL itself.

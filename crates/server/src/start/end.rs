@@ -1,5 +1,7 @@
 //! The end of a server: data that are saved, replicas and a bucket that have everything, and the last replies.
 
+use std::time::Instant;
+
 use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::identity::ReplicationId;
 
@@ -33,6 +35,7 @@ impl Instance {
         let log = &server.log;
         let saves = serve_until_shutdown(&server);
         supervisor.stopping(log);
+        let drain_began = Instant::now();
         gateway.end(DRAIN_MAX);
         runtime.handle().drain(DRAIN_MAX);
         // What has begun comes to its end, and into the log.
@@ -40,6 +43,7 @@ impl Instance {
         drop(follower);
         drop(long_commands);
         runtime.join();
+        let spent = drain_began.elapsed();
         // Before the last snapshot, so that it is without them.
         server.end_expiry();
         let changes = server.keyspace.stats().changes;
@@ -60,7 +64,7 @@ impl Instance {
         }
         // Everything has happened, and the local log has it.
         if let Some(bucket) = bucket {
-            bucket.finish();
+            bucket.finish(spent);
         }
         server.close();
         log.notice("All replies are sent, bye");

@@ -18,8 +18,11 @@ use crate::server::Server;
 /// A change that waits longer than this, and twice the interval, while the store answers holds writers back.
 const LAG_MS_MAX: u64 = 5_000;
 
-/// How long the end of a server waits for the bucket.
+/// How long the end of a server waits for its clients and the bucket.
 const END_MAX: Duration = Duration::from_secs(10);
+
+/// What is left of it for the bucket after clients were waited for: an append or two, and the RELEASE.
+const END_MIN: Duration = Duration::from_secs(3);
 
 /// Rates of requests are taken over this time at least: the first requests of a start are not repeated.
 const MEASURED_MIN: Duration = Duration::from_secs(60);
@@ -195,7 +198,7 @@ impl Watch {
     pub(super) fn is_ending(&mut self, ending: &Ending) -> bool {
         let is_asked = ending.is_asked.load(Ordering::Acquire);
         if is_asked {
-            self.end_at.get_or_insert_with(|| Instant::now() + END_MAX);
+            self.end_at.get_or_insert_with(|| Instant::now() + left_of_end(ending.spent()));
         }
         is_asked
     }
@@ -204,6 +207,11 @@ impl Watch {
     pub(super) fn is_out_of_time(&mut self, ending: &Ending) -> bool {
         self.is_ending(ending) && self.end_at.is_some_and(|at| Instant::now() >= at)
     }
+}
+
+/// How long the bucket is waited for, where clients were waited for so long.
+fn left_of_end(spent: Duration) -> Duration {
+    END_MAX.saturating_sub(spent).max(END_MIN)
 }
 
 pub(super) fn now_ms() -> u64 {
@@ -216,4 +224,15 @@ pub(super) fn note_failure(server: &Server, error: &str) {
         error.clone_into(&mut figures.last_error);
         figures.last_error_ms = now_ms();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_and_the_bucket_share_the_time_of_the_end() {
+        let seconds = |spent| left_of_end(Duration::from_secs(spent)).as_secs();
+        assert_eq!([0, 3, 6, 9, 60].map(seconds), [10, 7, 4, 3, 3]);
+    }
 }
