@@ -71,7 +71,8 @@ pub struct Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// What another engine has written, read as it arrives. When that was does not matter: see [`read_all`].
+    /// What another engine has written, read as it arrives. When that was does not matter, as keys are loaded whether or
+    /// not their time has come.
     pub fn arriving(name: &'s Path, bytes: impl Read + Send + 's, len: u64) -> Self {
         Self { name, bytes: Box::new(bytes), len, written_ms_max: i64::MIN }
     }
