@@ -12,7 +12,6 @@ use futures_util::future::try_join_all;
 use crate::body::{BranchInfo, ClaimInfo, ReleaseInfo, SnapshotInfo};
 use crate::chain::Chain;
 use crate::error::{Error, Result};
-use crate::nesting::own;
 use crate::payload::load_payload;
 use crate::record::{Hash, Header, Id, Kind, NUMBER_MAX, Record, log_name};
 use crate::rules::Rule;
@@ -182,7 +181,7 @@ async fn peek_record(store: &Store, number: u64, cluster: Option<Id>) -> Result<
 
 /// The highest floor, or 1.
 pub(crate) async fn read_floor(store: &Store) -> Result<u64> {
-    let floors = own(store.list("floor", None).await?);
+    let floors = store.list_own("floor").await?;
     let Some(highest) = floors.last() else { return Ok(1) };
     number_in(&highest.name)
         .filter(|number| *number > 0 && floor_name(*number) == highest.name)

@@ -8,7 +8,7 @@ use object_store::path::Path;
 use crate::error::{Error, Result};
 use crate::group::read_floor;
 use crate::record::log_name;
-use crate::store::{Listed, Store};
+use crate::store::Store;
 
 /// All folders of a log.
 const FOLDERS: [&str; 6] = ["blob", "floor", "log", "pins", "probe", "snapshot"];
@@ -51,17 +51,6 @@ fn outer_places(prefix: &Path) -> Vec<(Path, String)> {
 /// The first object stays until a floor is above it.
 async fn has_log(store: &Store) -> Result<bool> {
     Ok(store.exists(&log_name(1)).await? || read_floor(store).await? > 1)
-}
-
-/// Whether an object lies in a folder of a log itself, and not in a log that was begun in this folder.
-pub(crate) fn is_own(name: &str) -> bool {
-    name.split('/').count() == 2
-}
-
-/// Those of a list that lie in the folder itself.
-pub(crate) fn own(mut listed: Vec<Listed>) -> Vec<Listed> {
-    listed.retain(|item| is_own(&item.name));
-    listed
 }
 
 #[cfg(test)]

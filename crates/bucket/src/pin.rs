@@ -6,7 +6,6 @@
 use crate::error::{Error, Result};
 use crate::fields::{Reader, Writer, hex};
 use crate::group::{number_in, read_floor};
-use crate::nesting::own;
 use crate::record::{Id, VERSION};
 use crate::rules::Rule;
 use crate::store::Store;
@@ -64,7 +63,7 @@ impl Pin {
     /// All pins, also those that hold no longer.
     pub(crate) async fn list(store: &Store) -> Result<Vec<Self>> {
         let mut pins = Vec::new();
-        for listed in own(store.list("pins", None).await?) {
+        for listed in store.list_own("pins").await? {
             // One that goes away now is not needed any more.
             if let Some(object) = store.get(&listed.name).await? {
                 pins.push(Self::decode(&listed.name, &object)?);

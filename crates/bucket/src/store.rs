@@ -18,7 +18,6 @@ use crate::counters::Counters;
 use crate::env::{Env, System};
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::nesting::is_own;
 use crate::rules::Rule;
 
 /// How long requests may take and are repeated, and how long objects get.
@@ -100,6 +99,11 @@ pub(crate) enum Put {
 pub(crate) struct Listed {
     pub name: String,
     pub size: u64,
+}
+
+/// Whether an object lies in a folder of a log itself, and not in a log that was begun in this folder.
+fn is_own(name: &str) -> bool {
+    name.split('/').count() == 2
 }
 
 impl Store {
@@ -272,6 +276,13 @@ impl Store {
     /// The objects in a folder with names before `folder/until`, in order of their names.
     pub(crate) async fn list(&self, folder: &str, until: Option<&str>) -> Result<Vec<Listed>> {
         self.patiently(|| self.list_once(folder, until)).await
+    }
+
+    /// All objects in a folder itself, and none of a log that was begun in this folder.
+    pub(crate) async fn list_own(&self, folder: &str) -> Result<Vec<Listed>> {
+        let mut listed = self.list(folder, None).await?;
+        listed.retain(|item| is_own(&item.name));
+        Ok(listed)
     }
 
     async fn list_once(&self, folder: &str, until: Option<&str>) -> Result<Vec<Listed>> {

@@ -82,11 +82,11 @@ const MODULES: &[Modules] = &[
 
 #[rustfmt::skip]
 const BUCKET: &[&str] = &[
-    "fields", "env", "lease", "counters", "rules", "error",
+    "fields", "env", "lease", "rules", "error", "counters",
     // The store, and what an object holds.
-    "aws_files", "credentials", "location", "store", "probe", "record", "append", "body", "payload", "chain",
+    "aws_files", "credentials", "location", "store", "record", "append", "body", "payload", "chain",
     // The log, its owner, what keeps it short, reading it, and who takes over.
-    "group", "owner", "snapshot", "pin", "prune", "span", "restore", "history", "follower",
+    "group", "nesting", "probe", "owner", "snapshot", "pin", "prune", "span", "restore", "history", "follower",
     "simulation", "lib",
 ];
 
