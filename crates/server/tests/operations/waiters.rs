@@ -8,7 +8,7 @@ use tierce_wire::pedrokv::{Kind, Request};
 
 use crate::set_aside::{MANY, key_beside, workers_serve};
 use crate::support::{Client, TestServer, free_port};
-use crate::transactions::with_busy_threads;
+use crate::transactions::{with_busy_threads, with_threads_busy_for};
 
 /// A client that waits for entries of the stream `s`, which is there.
 fn reader(server: &TestServer) -> Client {
@@ -176,7 +176,7 @@ fn who_waits_for_many_elements_is_served_away_from_the_worker() {
                 std::thread::yield_now();
             }
         }
-        with_busy_threads(&server, || {
+        with_threads_busy_for(24, &server, || {
             other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
             let more = match next {
                 "BLPOP" => "RPUSH wanted last",
