@@ -20,7 +20,7 @@ use crate::launch;
 const FIRST_DATABASE: usize = 16;
 
 /// Examples that another server answers in other words or another order, besides HELP.
-const OWN_WORDS: [&str; 9] = [
+const OWN_WORDS: [&str; 11] = [
     "acl|cat",
     "acl|dryrun",
     "acl|getuser",
@@ -29,6 +29,9 @@ const OWN_WORDS: [&str; 9] = [
     "latency|doctor",
     "memory|doctor",
     "memory|malloc-stats",
+    // Their examples begin with CLIENT CAPA, which is of Valkey.
+    "readonly",
+    "readwrite",
     "script|debug",
 ];
 
