@@ -8,7 +8,7 @@
 //!
 //! A missing next record is the end, or was pruned. Which it is, the floor says; to read it takes a list, so it is read
 //! from time to time only, and always before and after a CLAIM. Between these a follower that was passed by is wrong
-//! about being at the end, which does no harm. A CLAIM in the gap that pruning left does none either: whoever put it
+//! about being at the end, which does no harm. A CLAIM in the gap that pruning left does none either: the one that put it
 //! finds the floor above it, and writes nothing behind it.
 
 use std::collections::VecDeque;
@@ -309,7 +309,7 @@ impl Follower {
     }
 
     /// When the owner's lease is over, by [`crate::Env::boottime`], if no further record is seen. `None`: there is no
-    /// owner, or nobody takes over from this one by itself.
+    /// owner, or no process takes over from this one by itself.
     pub fn lease_over_at(&self) -> Option<Duration> {
         let end = &self.group.end;
         let claim = end.claim.as_ref().filter(|_| !end.released)?;

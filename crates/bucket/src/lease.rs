@@ -1,7 +1,7 @@
 //! Until when an owner may answer, and its clock: shared with the threads that send replies, without locks.
 //!
 //! A reply may leave when, **after** its command was executed, a fresh look says that the lease is held. A reply that
-//! is held up after that look does no harm: at the moment of the look nobody else could have claimed the log, so the
+//! is held up after that look does no harm: at the moment of the look no other process could have claimed the log, so the
 //! command had its effect before any other owner's. A look before the execution says nothing, since a process may be
 //! stopped between any two instructions.
 
@@ -17,7 +17,7 @@ const DEPOSED: u64 = 0;
 /// The owner has put a RELEASE, or is about to. This is final.
 const RELEASED: u64 = 1;
 
-/// Nobody takes the log over, so that nothing ends.
+/// No process takes the log over, so the lease never ends.
 const UNBOUNDED: u64 = u64::MAX;
 
 /// The lease of an owner.
@@ -54,7 +54,7 @@ impl Lease {
         until == UNBOUNDED || nanos(now) < until
     }
 
-    /// Until when it is held, by [`Env::boottime`]. `None`: without end, since nobody takes this log over by itself.
+    /// Until when it is held, by [`Env::boottime`]. `None`: without end, since no process takes this log over by itself.
     /// Zero once it has ended for good.
     pub fn until(&self) -> Option<Duration> {
         match self.until.load(Ordering::Acquire) {

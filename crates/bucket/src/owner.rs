@@ -194,7 +194,7 @@ impl Owner {
     }
 
     /// When [`Owner::renew`] is to be called if nothing is appended before: after a third of the lease, by
-    /// [`crate::Env::boottime`]. `None`: never, since nobody takes this log over by itself.
+    /// [`crate::Env::boottime`]. `None`: never, since no process takes this log over by itself.
     pub fn renew_due(&self) -> Option<Duration> {
         let claim = self.group.end.claim.as_ref().filter(|claim| claim.takeover)?;
         Some(self.held_from + Duration::from_millis(claim.lease_ms) / 3)

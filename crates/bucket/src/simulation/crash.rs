@@ -390,7 +390,7 @@ fn a_snapshot_behind_a_newer_one_is_refused() {
         append(owner, &["d"]).await.expect("an append");
         let state: Vec<String> = state.into_iter().chain(["d".into()]).collect();
         snapshot(owner, &state).await.expect("the new one");
-        // Somebody else prunes, which deletes what the older one is made of.
+        // Another process prunes, which deletes what the older one is made of.
         prune(&setting.lab.store(1, LOG, None)).await.expect("pruning");
         let refused = owner.snapshot(old).await.expect_err("it is of no use").to_string();
         assert!(refused.contains("of no use"), "{refused}");

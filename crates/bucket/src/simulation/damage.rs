@@ -98,7 +98,7 @@ async fn try_all(lab: &Lab) -> Vec<crate::Result<()>> {
         async {
             let mut owner = Owner::claim(&store, claim(3, Right::Force)).await?;
             let number = owner.group().end().number;
-            // Whoever goes on knows what came before.
+            // A process that goes on knows what came before.
             let state = entries(owner.group(), Moment::Newest).await?;
             assert_eq!(state, truth("log", number - 1));
             let outcome = append(&mut owner, &["new"]).await?;
