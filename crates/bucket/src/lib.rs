@@ -48,8 +48,8 @@
 //!
 //! All functions are asynchronous, and run on a runtime of tokio that the caller brings: one thread is enough. In
 //! reading order:
-//! * `env`, `location`, `aws_files`, `credentials`, `store`: clocks, where a log is, who asks, and single requests. `probe`, `nesting`: whether a store and a place in it
-//!   will do.
+//! * `env`, `location`, `aws_files`, `credentials`, `store`: clocks, where a log is, who asks, and single requests.
+//!   `probe`, `nesting`: whether a store and a place in it will do.
 //! * `record`, `body`, `payload`: what is in an object. `chain`: what ties one to the next.
 //! * `group`: the floor and the end of a log.
 //! * `append`, `owner`: the conditional append, and the process that may do it.
