@@ -291,21 +291,21 @@ fn a_level_ends_with_reset_and_a_new_one_is_for_later_writes() {
 
 #[test]
 fn long_replies_that_wait_for_the_device_close_nothing() {
-    let slow = start("--appendfsync always --client-output-buffer-limit normal 1mb 0 0");
+    let slow = start("--appendfsync always --client-output-buffer-limit normal 512kb 0 0");
     let mut client = slow.server.client();
     let value = "v".repeat(10_000);
     client.check(&[(&format!("SET long {value}"), "OK")]);
     slow.gate.close();
     client.send("SET a 1");
     slow.gate.await_sync();
-    for _ in 0..120 {
+    for _ in 0..60 {
         client.send("GET long");
     }
     client.send("SET b 1");
     slow.await_writes(3);
     slow.gate.open();
     assert_eq!(client.next(), "OK");
-    for _ in 0..120 {
+    for _ in 0..60 {
         assert_eq!(client.next(), value);
     }
     assert_eq!(client.next(), "OK");
