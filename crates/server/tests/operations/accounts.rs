@@ -304,7 +304,5 @@ fn a_delayed_flush_waits_for_the_end_of_a_pause() {
         std::thread::yield_now();
     }
     client.check(&[("EXISTS a", ":1"), ("CLIENT UNPAUSE", "OK")]);
-    while client.call("EXISTS a") != ":0" {
-        std::thread::yield_now();
-    }
+    client.ask_until("EXISTS a", |reply| reply == ":0");
 }

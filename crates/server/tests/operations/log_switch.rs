@@ -11,7 +11,7 @@ use tierce_engine::loading::Loading;
 use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
 
-use crate::support::{Client, TestServer, free_port, settings, show};
+use crate::support::{Client, TestServer, free_port, settings, show, wait_until};
 
 /// Says nothing.
 struct Silent;
@@ -32,14 +32,6 @@ fn info(client: &mut Client, field: &str) -> Option<String> {
     let info = client.call("INFO persistence");
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));
     lines.find(|(name, _)| *name == field).map(|(_, value)| value.trim().to_owned())
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
-        std::thread::yield_now();
-    }
 }
 
 fn is(client: &mut Client, field: &str, value: &str) -> bool {

@@ -121,9 +121,7 @@ fn send_long(server: &TestServer, client: &mut Client, name: &str, key: &str) {
     client.send(&large(name, key));
     let list = format!("CLIENT LIST ID {}", &id[1..]);
     let mut observer = server.client();
-    while !observer.call(&list).contains(&format!("cmd={name} ")) {
-        std::thread::yield_now();
-    }
+    observer.ask_until(&list, |reply| reply.contains(&format!("cmd={name} ")));
     // The worker has begun with the request, and is through with it when it serves others.
     workers_serve(server);
 }
@@ -180,13 +178,9 @@ fn the_patience_of_clients_ends_and_they_are_unblocked_while_their_shard_is_held
     let id = patient.call("CLIENT ID");
     patient.send("BLPOP held 0");
     let mut observer = server.client();
-    while !observer.call("INFO clients").contains("blocked_clients:1\r\n") {
-        std::thread::yield_now();
-    }
+    observer.ask_until("INFO clients", |reply| reply.contains("blocked_clients:1\r\n"));
     hasty.send("BLPOP held 0.2");
-    while !observer.call("INFO clients").contains("blocked_clients:2\r\n") {
-        std::thread::yield_now();
-    }
+    observer.ask_until("INFO clients", |reply| reply.contains("blocked_clients:2\r\n"));
     server.shards.hold(&["held"], || {
         assert_eq!(hasty.next(), "(nil)");
         observer.check(&[(&format!("CLIENT UNBLOCK {} ERROR", &id[1..]), ":1")]);
@@ -201,9 +195,7 @@ fn a_client_is_served_when_the_shard_is_free_that_it_moves_an_element_to() {
     let source = key_beside(&server, &["held"]);
     let (mut client, mut other) = (server.client(), server.client());
     client.send(&format!("BLMOVE {source} held LEFT LEFT 0"));
-    while !other.call("INFO clients").contains("blocked_clients:1\r\n") {
-        std::thread::yield_now();
-    }
+    other.ask_until("INFO clients", |reply| reply.contains("blocked_clients:1\r\n"));
     server.shards.hold(&["held"], || {
         other.check(&[(&format!("RPUSH {source} x"), ":1")]);
         workers_serve(&server);
@@ -384,9 +376,7 @@ fn what_a_long_command_has_changed_is_in_the_log_and_those_who_wait_are_served()
     let server = with_much_data("--appendfsync always --enable-debug-command yes");
     let (mut client, mut waiting) = (server.client(), server.client());
     waiting.send("BLPOP sorted 0");
-    while !client.call("INFO clients").contains("blocked_clients:1\r\n") {
-        std::thread::yield_now();
-    }
+    client.ask_until("INFO clients", |reply| reply.contains("blocked_clients:1\r\n"));
     client.check(&[("SORT list STORE sorted", ":20001")]);
     assert_eq!(waiting.next(), "[sorted, 0]");
     client.check(&[

@@ -47,9 +47,7 @@ impl Slow {
     /// Returns when the server has executed `count` writes.
     fn await_writes(&self, count: usize) {
         let mut client = self.server.client();
-        while client.call("DBSIZE") != format!(":{count}") {
-            std::thread::yield_now();
-        }
+        client.ask_until("DBSIZE", |reply| reply == format!(":{count}"));
     }
 }
 
@@ -113,9 +111,7 @@ fn a_blocked_client_is_answered_when_the_log_has_what_it_took() {
     let mut pushing = slow.server.client();
     pushing.check(&[("CLIENT DURABILITY no", "OK")]);
     slow.gate.close();
-    while pushing.call("INFO clients").contains("blocked_clients:0") {
-        std::thread::yield_now();
-    }
+    pushing.ask_until("INFO clients", |reply| !reply.contains("blocked_clients:0"));
     pushing.check(&[("RPUSH list x", ":1"), ("EXISTS list", ":0")]);
     slow.gate.await_sync();
     waiting.send("SET a 1");
@@ -196,9 +192,7 @@ fn writers_wait_while_a_sync_leaves_too_much_at_stake() {
     writer.send("GET a");
     assert_eq!(writer.next(), "1");
     let mut other = slow.server.client();
-    while other.call("INFO persistence").contains("aof_delayed_fsync:0") {
-        std::thread::yield_now();
-    }
+    other.ask_until("INFO persistence", |reply| !reply.contains("aof_delayed_fsync:0"));
     other.check(&[
         ("DBSIZE", ":2"),
         ("CLIENT DURABILITY no", "OK"),
@@ -239,9 +233,7 @@ fn clients_of_memcached_wait_while_too_much_is_at_stake() {
     slow.server.clock.advance(2_500);
     writer.send(b"set b 0 0 1\r\n1\r\n");
     let mut other = slow.server.client();
-    while other.call("INFO persistence").contains("aof_delayed_fsync:0") {
-        std::thread::yield_now();
-    }
+    other.ask_until("INFO persistence", |reply| !reply.contains("aof_delayed_fsync:0"));
     other.check(&[("DBSIZE", ":1")]);
     slow.gate.open();
     writer.expect(b"STORED\r\n");
@@ -267,9 +259,7 @@ fn a_write_that_was_waited_for_is_as_durable_as_its_client_has_asked() {
         let (mut client, mut other) = (slow.server.client(), slow.server.client());
         client.check(&[("CLIENT DURABILITY everysec", "OK")]);
         client.send(line);
-        while !other.call("INFO clients").contains(pending) {
-            std::thread::yield_now();
-        }
+        other.ask_until("INFO clients", |reply| reply.contains(pending));
         slow.gate.close();
         other.check(&[("RPUSH a x", ":1")]);
         assert_eq!(client.next(), "x");

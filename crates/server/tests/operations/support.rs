@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
@@ -16,7 +16,17 @@ use tierce_wire::resp::{ReplyDecoder, Value};
 use tierce_wire::words;
 
 /// Long enough for any reply of a server that works, on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Returns when something is so, which other threads bring about.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::yield_now();
+    }
+}
 
 /// A server on a port of its own, ended when this is dropped.
 pub struct TestServer {
@@ -155,6 +165,12 @@ impl Client {
     /// The same as [`show`] shows it.
     pub fn call(&mut self, line: &str) -> String {
         show(&self.value(line))
+    }
+
+    /// Asks until the reply, as [`show`] shows it, is as it is to be.
+    #[track_caller]
+    pub fn ask_until(&mut self, line: &str, is_so: impl Fn(&str) -> bool) {
+        wait_until(line, || is_so(&self.call(line)));
     }
 
     /// The next reply; `None` at the end of the connection.

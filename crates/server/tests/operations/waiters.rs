@@ -16,9 +16,7 @@ fn reader(server: &TestServer) -> Client {
     client.check(&[("XGROUP CREATE s g $ MKSTREAM", "OK")]);
     client.send("XREADGROUP GROUP g me BLOCK 0 STREAMS s >");
     let mut observer = server.client();
-    while !observer.call("INFO clients").contains("blocked_clients:1\r\n") {
-        std::thread::yield_now();
-    }
+    observer.ask_until("INFO clients", |reply| reply.contains("blocked_clients:1\r\n"));
     client
 }
 
@@ -87,9 +85,7 @@ fn who_waits_for_a_key_is_served_when_it_is_loaded() {
     client.check(&[("RPUSH list a", ":1"), ("SAVE", "OK"), ("DEL list", ":1")]);
     let mut waiting = server.client();
     waiting.send("BLPOP list 0");
-    while !client.call("INFO clients").contains("blocked_clients:1\r\n") {
-        std::thread::yield_now();
-    }
+    client.ask_until("INFO clients", |reply| reply.contains("blocked_clients:1\r\n"));
     client.check(&[("DEBUG RELOAD NOSAVE", "OK")]);
     assert_eq!(waiting.next(), "[list, a]");
 }
@@ -104,9 +100,7 @@ fn a_request_that_a_pause_holds_back_is_dropped_with_its_client() {
     leaving.send("SET held 1");
     assert_eq!(leaving.next(), "(nil)");
     drop(leaving);
-    while !other.call("INFO clients").contains("connected_clients:1\r\n") {
-        std::thread::yield_now();
-    }
+    other.ask_until("INFO clients", |reply| reply.contains("connected_clients:1\r\n"));
     other.check(&[("CLIENT UNPAUSE", "OK"), ("SET after 1", "OK"), ("EXISTS held", ":0")]);
 }
 
@@ -132,9 +126,7 @@ fn who_waits_takes_nothing_once_a_pause_has_begun() {
     let wanted = key_beside(&server, &["held", &source]);
     make_large(&mut other, [&source, "scores", "stream"]);
     waiting.send(&format!("BLMPOP 0 1 {wanted} LEFT COUNT {MANY}"));
-    while !other.call("INFO clients").contains("blocked_clients:1\r\n") {
-        std::thread::yield_now();
-    }
+    other.ask_until("INFO clients", |reply| reply.contains("blocked_clients:1\r\n"));
     with_busy_threads(&server, || {
         other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
         other.check(&[("CLIENT PAUSE 1000000 WRITE", "OK")]);
@@ -172,9 +164,7 @@ fn who_waits_for_many_elements_is_served_away_from_the_worker() {
         for (number, (client, call)) in waiting.iter_mut().zip(&calls).enumerate() {
             client.send(call);
             let blocked = format!("blocked_clients:{}\r\n", number + 1);
-            while !other.call("INFO clients").contains(&blocked) {
-                std::thread::yield_now();
-            }
+            other.ask_until("INFO clients", |reply| reply.contains(&blocked));
         }
         with_threads_busy_for(24, &server, || {
             other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
