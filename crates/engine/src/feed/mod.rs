@@ -189,7 +189,7 @@ impl Feed {
         self.queues.lock()[reader as usize].raise_limit(bytes_max);
     }
 
-    #[cold]
+    #[inline(never)]
     fn push(&self, kind: Kind, bytes: &[u8], is_in_log: bool) {
         let mut queues = self.queues.lock();
         if !queues.iter().any(Queue::is_there) {
@@ -201,6 +201,13 @@ impl Feed {
             *wakes = queue.collects() && queue.push(kind, bytes, is_in_log);
         }
         drop(queues);
+        if wakes != [false; Reader::COUNT] {
+            self.wake(wakes);
+        }
+    }
+
+    #[cold]
+    fn wake(&self, wakes: [bool; Reader::COUNT]) {
         for (appended, _) in self.appended.iter().zip(wakes).filter(|(_, wakes)| *wakes) {
             appended.notify_one();
         }

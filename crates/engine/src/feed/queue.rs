@@ -133,8 +133,9 @@ impl Blocks {
             self.blocks.push(spare.take(len));
         }
         let block = self.blocks.last_mut().expect("there is one with room");
-        block.push(kind as u8);
-        block.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        let mut head = [kind as u8; HEAD_LEN];
+        head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        block.extend_from_slice(&head);
         block.extend_from_slice(bytes);
         self.items += 1;
         self.bytes += len;

@@ -34,7 +34,7 @@ mod sift;
 
 pub use checkpoint::{Checkpoint, Pass};
 pub use live::LiveReplay;
-pub use op::{Effect, Malformed, Op, Reader, Stored, cut, no_place};
+pub use op::{Effect, Malformed, Op, Reader, Stored, cut, no_place, plain_put};
 pub use piece::Unfinished;
 
 pub use crate::collections::{

@@ -513,6 +513,18 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
+/// The database, key and string of a record that puts one string without anything beside it, as most do: those who read
+/// every record need no [`Reader`] for these. `None` of any other record, and of most that are malformed.
+#[inline]
+pub fn plain_put(record: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    let mut reader = Reader::new(record);
+    if reader.byte().ok()? & !RAW != Code::Put as u8 {
+        return None;
+    }
+    let (db, key, value) = (reader.varint().ok()?, reader.bytes().ok()?, reader.bytes().ok()?);
+    (key.len() <= KEY_LEN_MAX && reader.is_at_end()).then_some((db, key, value))
+}
+
 /// Reads the operations of a record one after the other.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
@@ -542,7 +554,7 @@ impl<'a> Reader<'a> {
     }
 
     fn op(&mut self) -> Result<Op<'a>, Malformed> {
-        let head = self.take(1)?[0];
+        let head = self.byte()?;
         let (code, has_deadline) = (head & CODE_MASK, head & DEADLINE != 0);
         let db = self.varint()?;
         if code == Code::Flush as u8 {
@@ -651,6 +663,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and as many bytes.
+    #[inline]
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.varint()?;
         let left = (self.record.len() - self.at) as u64;
@@ -670,8 +683,13 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
     }
 
+    #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
-        Ok(self.take(1)?[0])
+        let Some(byte) = self.record.get(self.at) else {
+            return Err(self.malformed("the record ends early"));
+        };
+        self.at += 1;
+        Ok(*byte)
     }
 
     /// Whether all was read.
@@ -679,10 +697,20 @@ impl<'a> Reader<'a> {
         self.at == self.record.len()
     }
 
+    #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        // As nearly always.
+        if let Some(byte) = self.record.get(self.at).filter(|byte| **byte < 0x80) {
+            self.at += 1;
+            return Ok((*byte).into());
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
+            let byte = self.byte()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(value);
@@ -691,6 +719,7 @@ impl<'a> Reader<'a> {
         Err(self.malformed("a number of more than ten bytes"))
     }
 
+    #[inline]
     fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let Some(bytes) = self.record.get(self.at..self.at + len) else {
             return Err(self.malformed("the record ends early"));
@@ -767,6 +796,14 @@ mod tests {
                 prop_assert_eq!(attributes, kept);
                 prop_assert_eq!(found, &key[..]);
                 prop_assert_eq!(at, deadline_ms);
+                let plain = match &value {
+                    Stored::Embedded(bytes) | Stored::Raw(bytes) => Some((0, found, *bytes)),
+                    Stored::Int(_) => None,
+                };
+                let is_alone = deadline_ms.is_none() && head_of(&attributes) == 0;
+                prop_assert_eq!(plain_put(&record), plain.filter(|_| is_alone));
+                record.push(Code::Flush as u8);
+                prop_assert_eq!(plain_put(&record), None, "another operation follows");
                 let again = Entry::new(&key, value.content(), at, Access::default());
                 prop_assert_eq!(again.encoding(), entry.encoding());
                 let (mut a, mut b) = (Vec::new(), Vec::new());

@@ -128,11 +128,17 @@ impl<'a> Commands<'a> {
     }
 
     /// What follows is of this database.
+    #[inline]
     pub(super) fn select(&mut self, db: u64) {
         if *self.db != Some(db) {
-            *self.db = Some(db);
-            write(self.out, &[Arg::from("SELECT"), Arg::from(db)]);
+            self.select_another(db);
         }
+    }
+
+    #[cold]
+    fn select_another(&mut self, db: u64) {
+        *self.db = Some(db);
+        write(self.out, &[Arg::from("SELECT"), Arg::from(db)]);
     }
 
     /// Appends a command.
@@ -148,6 +154,16 @@ impl<'a> Commands<'a> {
         }
         self.count += 1;
         write(self.out, args);
+    }
+
+    /// Appends the one command of a record that only puts a string.
+    pub(super) fn set(self, key: &[u8], value: &[u8]) {
+        // One reservation for all but the longest.
+        self.out.reserve(key.len() + value.len() + 64);
+        self.out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
+        let mut encoder = Encoder::new(self.out, Proto::Resp2);
+        encoder.bulk(key);
+        encoder.bulk(value);
     }
 
     /// Appends a command that only newer servers know, or with arguments that only these know. Within a transaction, one

@@ -25,7 +25,7 @@ mod commands;
 mod operation;
 mod stream;
 
-use tierce_keyspace::log::{Malformed, Reader, Unfinished};
+use tierce_keyspace::log::{Malformed, Reader, Unfinished, plain_put};
 
 use self::commands::Commands;
 use self::operation::Translation;
@@ -88,8 +88,13 @@ impl Translator {
     ///
     /// If it is no record of changes. The stream cannot go on then: what was appended is to be thrown away.
     pub fn record(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-        let Some(operations) = self.unfinished.operations(record)? else { return Ok(()) };
         let mut commands = Commands::new(out, &mut self.db, self.options.dialect);
+        if let Some((db, key, value)) = plain_put(record) {
+            commands.select(db);
+            commands.set(key, value);
+            return Ok(());
+        }
+        let Some(operations) = self.unfinished.operations(record)? else { return Ok(()) };
         let mut translation = Translation::new(self.options.dialect, &mut commands);
         let mut reader = Reader::new(&operations);
         while let Some((op, _)) = reader.next()? {
