@@ -10,9 +10,9 @@ use tierce_harness::{Connection, Launch, PATIENCE, Reply, Server, encode, free_p
 
 use crate::launch;
 use crate::pedrokv::{PUT, request};
-use crate::replication_primary::{copy, line};
-use crate::replication_replica::{Primary, wait_for_log};
-use crate::replication_stream::{Replica, assert_same};
+use crate::replication::primary::{copy, line};
+use crate::replication::replica::{Primary, wait_for_log};
+use crate::replication::stream::{Replica, assert_same};
 
 const READ_ONLY: &str = "-READONLY You can't write against a read only replica.";
 

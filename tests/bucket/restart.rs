@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tierce_harness::{Connection, Random, Server, TempDir, free_port, wait_until};
 
-use crate::bucket::{
+use super::{
     contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot,
     write_everything,
 };

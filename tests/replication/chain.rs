@@ -6,10 +6,10 @@ use std::thread;
 use rustix::process::Signal;
 use tierce_harness::{Connection, Launch, Random, Server, TempDir, encode, wait_until};
 
+use super::primary::line;
+use super::replica::{ID, OTHER_ID, Primary};
+use super::stream::{Replica, WRITES, assert_same, info};
 use crate::launch;
-use crate::replication_primary::line;
-use crate::replication_replica::{ID, OTHER_ID, Primary};
-use crate::replication_stream::{Replica, WRITES, assert_same, info};
 
 /// One that adds nothing to its stream by itself, and begins copies at once.
 fn quiet() -> Launch {

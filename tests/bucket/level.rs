@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
-use crate::bucket::start;
-use crate::bucket_lease::Away;
+use super::lease::Away;
+use super::start;
 
 /// Long enough to see something that must not happen, most of the time.
 const MOMENT: Duration = Duration::from_millis(300);

@@ -12,7 +12,7 @@ use tierce_harness::{
     Connection, Launch, PATIENCE, Server, TempDir, encode, free_port, wait_until,
 };
 
-use crate::bucket::{info, start as start_with_bucket, stop, wait_for_bucket};
+use super::{info, start as start_with_bucket, stop, wait_for_bucket};
 use crate::pedrokv::{GET, request};
 
 /// The shortest lease.

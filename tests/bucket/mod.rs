@@ -1,5 +1,11 @@
 //! The log in a bucket, here a directory: what was written is there again on another machine, and only one server writes.
 
+mod base;
+mod lease;
+mod level;
+mod restart;
+mod takeover;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

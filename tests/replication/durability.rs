@@ -12,9 +12,9 @@ use tierce_harness::{
     Both, Connection, Launch, Random, Reply, Server, TempDir, free_port, freeze, thaw, wait_until,
 };
 
+use super::stream::{Replica, assert_same, info};
 use crate::launch;
 use crate::pedrokv::{PUT, request};
-use crate::replication_stream::{Replica, assert_same, info};
 
 const NO_ID: &str = "0000000000000000000000000000000000000000";
 

@@ -4,8 +4,8 @@
 use rustix::process::Signal;
 use tierce_harness::{Both, Launch, TempDir, encode, wait_until};
 
-use crate::replication_replica::{Primary, wait_for_link};
-use crate::replication_stream::{Replica, info};
+use super::replica::{Primary, wait_for_link};
+use super::stream::{Replica, info};
 use crate::{launch, memcached};
 
 fn start(launch: Launch) -> Both {

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use tierce_harness::{Connection, Server, TempDir, wait_until};
 
-use crate::bucket::{contents, info, kill, start, stop, wait_for_bucket, write_everything};
-use crate::bucket_lease::Away;
-use crate::bucket_restart::{compare, copy, copy_back, has_snapshot, start_idle};
-use crate::bucket_takeover::{for_long, joining, role, wait_for_owner, wait_until_followed};
+use super::lease::Away;
+use super::restart::{compare, copy, copy_back, has_snapshot, start_idle};
+use super::takeover::{for_long, joining, role, wait_for_owner, wait_until_followed};
+use super::{contents, info, kill, start, stop, wait_for_bucket, write_everything};
 use crate::launch;
 
 /// A server with its data in `dir`, and no bucket.

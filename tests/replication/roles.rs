@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
+use super::replica::{Follower, ID, Primary, info, stream, wait_for_link, wait_for_log};
+use super::stream::Replica;
 use crate::launch;
-use crate::replication_replica::{
-    Follower, ID, Primary, info, stream, wait_for_link, wait_for_log,
-};
-use crate::replication_stream::Replica;
 
 #[test]
 fn as_a_primary_it_keeps_the_data() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use tierce_harness::{Both, Connection, Launch, Server, TempDir, free_port, wait_until};
 
-use crate::bucket::{
+use super::{
     contents, info, kill, pedrokv_ask, start, stop, wait_for_bucket, wait_for_snapshot,
     write_everything,
 };

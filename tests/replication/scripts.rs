@@ -2,7 +2,7 @@
 
 use tierce_harness::{Connection, encode, wait_until};
 
-use crate::replication_replica::{Follower, Primary, info, stream, wait_for_link, wait_for_log};
+use super::replica::{Follower, Primary, info, stream, wait_for_link, wait_for_log};
 
 /// Sends requests of a stream, and waits until all are applied, from an offset on. Returns the next one.
 #[track_caller]

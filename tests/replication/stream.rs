@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tierce_harness::{Both, Connection, Random, Reply, Server, wait_until};
 
+use super::primary::{copy, line, primary};
 use crate::launch;
 use crate::pedrokv::{PUT, request};
-use crate::replication_primary::{copy, line, primary};
 
 /// A replica that has got its copy.
 pub(crate) struct Replica {
