@@ -10,9 +10,10 @@ use tierce_harness::{Connection, Launch, PATIENCE, Reply, Server, encode, free_p
 
 use crate::launch;
 use crate::pedrokv::{PUT, request};
-use crate::replication_primary::{copy, line};
-use crate::replication_replica::{Primary, wait_for_log};
-use crate::replication_stream::{Replica, assert_same};
+use crate::replication::assert_same;
+use crate::replication::fake_primary::Primary;
+use crate::replication::fake_replica::{Replica, copy, line};
+use crate::replication::replica::wait_for_log;
 
 const READ_ONLY: &str = "-READONLY You can't write against a read only replica.";
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use tierce_harness::{Both, Connection, Launch, TempDir, free_port, wait_until};
 
 use crate::launch;
-use crate::replication_stream::Replica;
+use crate::replication::fake_replica::Replica;
 
 const LOCAL: &str = "Host: localhost\r\n";
 

@@ -1,11 +1,12 @@
 //! The program from outside: started as a user starts it, driven over sockets.
 //!
-//! A file a behaviour, named as a fact. All of them are modules of one test program, because
-//! linking thirty would take longer than running them:
+//! A file a behaviour, named as a fact, and a folder where a subject has many of them. All of them are modules
+//! of one test program, because linking thirty would take longer than running them:
 //!
 //! ```text
 //! cargo test -p tierce --test program              everything
 //! cargo test -p tierce --test program expiry::     one file
+//! cargo test -p tierce --test program bucket::     one folder
 //! ```
 //!
 //! Most of it is what any server of the protocol does. To see whether an expectation is right, ask
@@ -94,23 +95,11 @@ mod overload;
 
 // The process.
 mod bucket;
-mod bucket_base;
-mod bucket_lease;
-mod bucket_level;
-mod bucket_restart;
-mod bucket_takeover;
 mod failover;
 mod loading;
 mod redirections;
 mod released_formats;
-mod replication_chain;
-mod replication_durability;
-mod replication_items;
-mod replication_primary;
-mod replication_replica;
-mod replication_roles;
-mod replication_scripts;
-mod replication_stream;
+mod replication;
 mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;

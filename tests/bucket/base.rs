@@ -1,15 +1,16 @@
-//! A base: a snapshot that has what no object of the log before it has. Followers load it, and a directory brings one only
-//! with what is really behind the log.
+//! A base: a snapshot that has what no object of the log before it has. Followers load it, and a directory brings one
+//! only with what is really behind the log.
 
 use std::fs;
 use std::path::Path;
 
 use tierce_harness::{Connection, Server, TempDir, wait_until};
 
-use crate::bucket::{contents, info, kill, start, stop, wait_for_bucket, write_everything};
-use crate::bucket_lease::Away;
-use crate::bucket_restart::{compare, copy, copy_back, has_snapshot, start_idle};
-use crate::bucket_takeover::{for_long, joining, role, wait_for_owner, wait_until_followed};
+use super::restart::{compare, copy, copy_back, has_snapshot, start_idle};
+use super::{
+    Away, contents, for_long, info, joining, kill, role, start, stop, wait_for_bucket,
+    wait_for_owner, wait_until_followed, write_everything,
+};
 use crate::launch;
 
 /// A server with its data in `dir`, and no bucket.
@@ -114,8 +115,8 @@ fn what_was_written_without_the_bucket_after_an_orderly_end_comes_with_a_base() 
     compare(server, &bucket);
 }
 
-/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state are on the
-/// device.
+/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state are on
+/// the device.
 #[test]
 fn a_follower_without_the_end_of_its_local_log_brings_no_base_after_its_claim() {
     let (bucket, first, second, old) =

@@ -1,11 +1,11 @@
-//! The level `bucket`: which replies wait until the log in the bucket has what was executed before them.
+//! The level `bucket`: which replies wait until the log in the bucket has what was executed before them, and that this
+//! survives the machine. The level of replicas beside it.
 
 use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
-use crate::bucket::start;
-use crate::bucket_lease::Away;
+use super::{Away, kill, start, stop};
 
 /// Long enough to see something that must not happen, most of the time.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -64,4 +64,39 @@ fn a_result_that_goes_to_another_client_waits_as_its_command_does() {
     assert!(receiver.is_silent_for(MOMENT), "a result that the bucket has not");
     away.end();
     assert!(receiver.reply().to_string().contains("\"a\""));
+}
+
+#[test]
+fn what_was_acknowledged_at_the_level_bucket_survives_the_machine() {
+    let bucket = TempDir::new();
+    let mut expected = 0;
+    for round in 0..4 {
+        let dir = TempDir::new();
+        let claim = if round == 0 { "orderly" } else { "force" };
+        let server = start(dir.path(), &bucket).with("bucket-claim", claim).start();
+        let mut c = server.connect();
+        assert_eq!(c.ask("INCRBY n 0").int(), expected);
+        c.check("CLIENT DURABILITY bucket", "+OK");
+        for _ in 0..10 {
+            expected = c.ask("INCR n").int();
+        }
+        // Reads wait as well, for what others have written at another level.
+        let mut other = server.connect();
+        other.check(&format!("SET seen {round}"), "+OK");
+        c.check("GET seen", &format!("\"{round}\""));
+        kill(server);
+        let dir = TempDir::new();
+        let server = start(dir.path(), &bucket).with("bucket-claim", "force").start();
+        server.connect().check("GET seen", &format!("\"{round}\""));
+        kill(server);
+    }
+}
+
+#[test]
+fn writes_that_wait_for_replicas_need_a_stream_and_not_a_bucket() {
+    let (dir, bucket) = (TempDir::new(), TempDir::new());
+    let launch = start(dir.path(), &bucket).with("durability-replicas", "1");
+    let server = launch.with("durability-replicas-timeout", "100000").start();
+    server.connect().check("SET a 1", "-NOREPLICAS Not enough good replicas to write.");
+    stop(server);
 }

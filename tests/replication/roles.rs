@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
+use super::fake_primary::{Follower, ID, Primary, stream};
+use super::fake_replica::Replica;
+use super::replica::{info, wait_for_link, wait_for_log};
 use crate::launch;
-use crate::replication_replica::{
-    Follower, ID, Primary, info, stream, wait_for_link, wait_for_log,
-};
-use crate::replication_stream::Replica;
 
 #[test]
 fn as_a_primary_it_keeps_the_data() {
@@ -122,8 +121,8 @@ fn nothing_of_the_stream_comes_behind_a_promotion_in_a_transaction() {
     c.check("GET n", r#""own""#);
 }
 
-/// A script runs without end that holds a key, for which the stream waits: the role is held still meanwhile. A key, with a
-/// value, that the script does not hold.
+/// A script runs without end that holds a key, for which the stream waits: the role is held still meanwhile. A key,
+/// with a value, that the script does not hold.
 fn hold_role(server: &Server, follower: &mut Follower) -> String {
     const SCRIPT: &str = "while true do redis.call('GET', KEYS[1]) end";
     let mut c = server.connect();
@@ -249,8 +248,8 @@ fn a_server_that_becomes_a_replica_ends_what_clients_wait_for() {
     c.check("LRANGE l 0 -1", r#"["x"]"#);
 }
 
-/// A client whose write waits for replicas was told that it is not confirmed, and stayed half open: in no list, and without
-/// replies to long commands.
+/// A client whose write waits for replicas was told that it is not confirmed, and stayed half open: in no list, and
+/// without replies to long commands.
 #[test]
 fn a_server_that_becomes_a_replica_closes_connections_whose_writes_wait() {
     const UNCONFIRMED: &str = "-UNCONFIRMED The write is done on this server, but 1 replicas have not \

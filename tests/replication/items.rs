@@ -1,11 +1,13 @@
-//! What is noted of memcached's items, their flags and invalidations, is on replicas and their replicas as well, in their
-//! logs, and behind a failover.
+//! What is noted of memcached's items, their flags and invalidations, is on replicas and their replicas as well, in
+//! their logs, and behind a failover.
 
 use rustix::process::Signal;
 use tierce_harness::{Both, Launch, TempDir, encode, wait_until};
 
-use crate::replication_replica::{Primary, wait_for_link};
-use crate::replication_stream::{Replica, info};
+use super::fake_primary::Primary;
+use super::fake_replica::Replica;
+use super::info;
+use super::replica::wait_for_link;
 use crate::{launch, memcached};
 
 fn start(launch: Launch) -> Both {

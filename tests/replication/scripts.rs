@@ -1,8 +1,10 @@
-//! A primary that replicates calls of scripts and not their effects, as Redis 6.2 can: they run here as they have run there.
+//! A primary that replicates calls of scripts and not their effects, as Redis 6.2 can: they run here as they have run
+//! there.
 
 use tierce_harness::{Connection, encode, wait_until};
 
-use crate::replication_replica::{Follower, Primary, info, stream, wait_for_link, wait_for_log};
+use super::fake_primary::{Follower, Primary, stream};
+use super::replica::{info, wait_for_link, wait_for_log};
 
 /// Sends requests of a stream, and waits until all are applied, from an offset on. Returns the next one.
 #[track_caller]

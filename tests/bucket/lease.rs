@@ -2,9 +2,6 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -12,7 +9,7 @@ use tierce_harness::{
     Connection, Launch, PATIENCE, Server, TempDir, encode, free_port, wait_until,
 };
 
-use crate::bucket::{info, start as start_with_bucket, stop, wait_for_bucket};
+use super::{Away, info, start as start_with_bucket, stop, wait_for_bucket};
 use crate::pedrokv::{GET, request};
 
 /// The shortest lease.
@@ -22,25 +19,25 @@ const LEASE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// A server that may be succeeded, with a lease that no test outlasts.
-fn start(dir: &TempDir, bucket: &TempDir) -> Launch {
+pub(super) fn start(dir: &TempDir, bucket: &TempDir) -> Launch {
     start_with_bucket(dir.path(), bucket).with("bucket-takeover", "yes").with("bucket-lease", "600")
 }
 
 /// One with the shortest lease.
-fn start_briefly(dir: &TempDir, bucket: &TempDir) -> Launch {
+pub(super) fn start_briefly(dir: &TempDir, bucket: &TempDir) -> Launch {
     start(dir, bucket).with("bucket-lease", "1")
 }
 
 /// A server, and where it speaks its other protocols.
-struct Everything {
-    server: Server,
+pub(super) struct Everything {
+    pub(super) server: Server,
     memcached: u16,
     pedrokv: u16,
-    http: u16,
+    pub(super) http: u16,
 }
 
 impl Everything {
-    fn start(launch: Launch) -> Self {
+    pub(super) fn start(launch: Launch) -> Self {
         let [memcached, pedrokv, http] = [(); 3].map(|()| free_port());
         let server = launch
             .with("memcached-port", &memcached.to_string())
@@ -72,35 +69,15 @@ impl Everything {
         line.map(|value| value.trim().parse().expect("a number"))
     }
 
-    fn wait_for_end_of_lease(&self) {
+    pub(super) fn wait_for_end_of_lease(&self) {
         wait_until("the lease is over", || {
             self.metric("tierce_bucket_lease_left_seconds") == Some(0.0)
         });
     }
 }
 
-fn to(port: u16) -> Connection {
+pub(super) fn to(port: u16) -> Connection {
     Connection::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-}
-
-/// The store of a bucket, which does not answer until this is dropped.
-pub(crate) struct Away {
-    log: PathBuf,
-    aside: PathBuf,
-}
-
-impl Away {
-    pub(crate) fn begin(bucket: &TempDir) -> Self {
-        let (log, aside) = (bucket.path().join("log"), bucket.path().join("aside"));
-        fs::rename(&log, &aside).expect("moved");
-        fs::write(&log, "no directory").expect("written");
-        Self { log, aside }
-    }
-
-    pub(crate) fn end(self) {
-        fs::remove_file(&self.log).expect("removed");
-        fs::rename(&self.aside, &self.log).expect("moved");
-    }
 }
 
 #[test]
@@ -240,85 +217,11 @@ fn replies_wait_for_the_store_when_the_lease_is_over() {
     stop(all.server);
 }
 
-/// A request that is answered before its connection closes.
-fn post(path: &str, body: &str) -> Vec<u8> {
-    let len = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-    format!("{head}Content-Length: {len}\r\n\r\n{body}").into_bytes()
-}
-
-fn rest(mut c: Connection) -> String {
-    String::from_utf8(c.rest()).expect("text")
-}
-
-#[test]
-fn writes_over_http_wait_for_the_bucket_together_and_hold_nothing_up() {
-    const WRITERS: usize = 24;
-    let (bucket, dir) = (TempDir::new(), TempDir::new());
-    let launch = start_with_bucket(dir.path(), &bucket).with("appendfsync", "bucket");
-    let all = Everything::start(launch);
-    let mut c = all.server.connect();
-    c.check("CLIENT DURABILITY everysec", "+OK");
-    let objects = |c: &mut Connection| {
-        info(c, "bucket_last_object").parse::<u64>().expect("a number of objects")
-    };
-    let before = objects(&mut c);
-    let away = Away::begin(&bucket);
-    let mut writers: Vec<_> = (0..WRITERS)
-        .map(|n| {
-            let mut writer = to(all.http);
-            writer.send(post(&format!("/set/k{n}/v"), ""));
-            writer
-        })
-        .collect();
-    let mut pipeline = to(all.http);
-    pipeline.send(post("/pipeline", r#"[["SET","p1","v"],["GET","p1"],["SET","p2","v"]]"#));
-    wait_until("all are executed", || c.ask("DBSIZE").to_string() == format!(":{}", WRITERS + 2));
-    for path in ["healthz", "metrics", "get/k0"] {
-        let mut reader = to(all.http);
-        reader
-            .send(format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
-        let answer = rest(reader);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-    }
-    for writer in writers.iter_mut().chain([&mut pipeline]) {
-        assert!(writer.is_silent_for(Duration::from_millis(1)));
-    }
-    away.end();
-    for writer in writers {
-        let answer = rest(writer);
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("OK"), "{answer}");
-    }
-    let answer = rest(pipeline);
-    assert!(answer.ends_with(r#"[{"result":"OK"},{"result":"v"},{"result":"OK"}]"#), "{answer}");
-    // One was on its way, and the next one has the others.
-    let puts = objects(&mut c) - before;
-    assert!(puts < 5, "{puts} objects for {WRITERS} writers");
-    stop(all.server);
-}
-
-#[test]
-fn a_request_over_http_waits_once_for_all_its_commands() {
-    let (bucket, dir) = (TempDir::new(), TempDir::new());
-    let all = Everything::start(start_briefly(&dir, &bucket));
-    let mut c = all.server.connect();
-    c.check("SET k v", "+OK");
-    let away = Away::begin(&bucket);
-    all.wait_for_end_of_lease();
-    let mut pipeline = to(all.http);
-    pipeline.send(post("/pipeline", r#"[["GET","k"],["SET","k","w"],["GET","k"],["GET","k"]]"#));
-    let answer = rest(pipeline);
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("lease"), "{answer}");
-    away.end();
-    c.check("GET k", "\"w\"");
-    stop(all.server);
-}
-
 fn renewals(c: &mut Connection) -> u64 {
     info(c, "bucket_renewals").parse().expect("a number")
 }
 
-fn info_of(c: &mut Connection, section: &str, name: &str) -> String {
+pub(super) fn info_of(c: &mut Connection, section: &str, name: &str) -> String {
     let text = c.ask(&format!("INFO {section}")).text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_default().to_owned()
@@ -401,102 +304,5 @@ fn a_directory_whose_server_was_killed_goes_on_and_keeps_its_lease_while_it_has_
     fs::remove_file(&snapshots).expect("removed");
     wait_until("it has a base", || info(&mut c, "bucket_state") == "following");
     c.check("GET k", "\"v\"");
-    stop(server);
-}
-
-#[test]
-fn replicas_of_an_owner_get_what_is_committed() {
-    let (bucket, dir, of_replica) = (TempDir::new(), TempDir::new(), TempDir::new());
-    let server = start(&dir, &bucket).start();
-    let mut c = server.connect();
-    c.check("SET before 1", "+OK");
-    let replica = crate::launch()
-        .keeping()
-        .with("dir", &of_replica.path().display().to_string())
-        .with("replicaof", &format!("127.0.0.1 {}", server.port()))
-        .start();
-    let mut r = replica.connect();
-    wait_until("the replica has it", || r.ask("EXISTS before").int() == 1);
-    c.check("SET committed 1", "+OK");
-    wait_until("the replica has it", || r.ask("EXISTS committed").int() == 1);
-    c.check("WAIT 1 0", ":1");
-    let away = Away::begin(&bucket);
-    c.check("SET uncommitted 1", "+OK");
-    c.check("WAIT 1 300", ":0");
-    r.check("EXISTS uncommitted", ":0");
-    away.end();
-    wait_until("the replica has it", || r.ask("EXISTS uncommitted").int() == 1);
-    c.check("SET last 1", "+OK");
-    c.check("WAIT 1 0", ":1");
-    drop(replica);
-    stop(server);
-}
-
-#[test]
-fn failover_leaves_all_that_was_acknowledged_to_the_next_owner() {
-    let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
-    let mut server = start(&dir, &bucket).start();
-    let mut c = server.connect();
-    c.check("SET k v", "+OK");
-    wait_for_bucket(&mut c);
-    assert!(c.ask("FAILOVER TO 127.0.0.1 1").text().contains("requires connected replicas"));
-    let is_over = AtomicBool::new(false);
-    let acknowledged = thread::scope(|scope| {
-        let writers: Vec<_> = (0..4)
-            .map(|writer| {
-                let (mut c, is_over) = (server.connect(), &is_over);
-                scope.spawn(move || {
-                    let mut acknowledged = 0;
-                    while !is_over.load(Ordering::Relaxed) {
-                        let key = format!("{writer}:{acknowledged}");
-                        let request = format!("SET {key} x\r\n");
-                        if c.try_send(request).is_err() || c.reply_or_rest() != b"+OK\r\n" {
-                            break;
-                        }
-                        acknowledged += 1;
-                    }
-                    acknowledged
-                })
-            })
-            .collect();
-        wait_until("they write", || c.ask("DBSIZE").int() > 100);
-        c.check("FAILOVER", "+OK");
-        assert_eq!(server.wait_for_end().code(), Some(1));
-        is_over.store(true, Ordering::Relaxed);
-        writers.into_iter().map(|writer| writer.join().expect("counted")).collect::<Vec<_>>()
-    });
-    c.expect_closed();
-    assert!(server.output().contains("is released"), "{}", server.output());
-    // At once, without force.
-    let next = start(&other, &bucket).start();
-    let mut c = next.connect();
-    c.check("GET k", "\"v\"");
-    for (writer, count) in acknowledged.into_iter().enumerate() {
-        assert!(count > 0);
-        for number in 0..count {
-            assert_eq!(c.ask(&format!("GET {writer}:{number}")).bytes(), b"x");
-        }
-    }
-    stop(next);
-}
-
-#[test]
-fn a_failover_that_takes_too_long_is_given_up() {
-    let (bucket, dir) = (TempDir::new(), TempDir::new());
-    let server = start(&dir, &bucket).with("bucket-interval", "3600000").start();
-    let mut c = server.connect();
-    wait_for_bucket(&mut c);
-    let away = Away::begin(&bucket);
-    // It is to wait for an hour, so nobody knows yet that the store is away.
-    c.check("SET k v", "+OK");
-    c.check("FAILOVER TIMEOUT 200", "+OK");
-    wait_until("it is over", || {
-        info_of(&mut c, "replication", "master_failover_state") == "no-failover"
-    });
-    c.check("SET k w", "+OK");
-    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
-    assert!(c.ask("FAILOVER").text().contains("while the bucket lacks data"));
-    away.end();
-    wait_until("it goes on", || info(&mut c, "bucket_state") == "following");
     stop(server);
 }

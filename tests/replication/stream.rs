@@ -1,89 +1,15 @@
-//! The stream that a replica gets after its full copy, from the first byte or from its last offset. The replica is a test
-//! that speaks the protocol, or another server.
+//! The stream that a replica gets after its full copy, from the first byte or from its last offset. The replica is a
+//! test that speaks the protocol, or another server.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tierce_harness::{Both, Connection, Random, Reply, Server, wait_until};
+use tierce_harness::{Both, Connection, Random, Reply, wait_until};
 
+use super::fake_replica::Replica;
+use super::primary::primary;
+use super::{WRITES, assert_same, info};
 use crate::launch;
 use crate::pedrokv::{PUT, request};
-use crate::replication_primary::{copy, line, primary};
-
-/// A replica that has got its copy.
-pub(crate) struct Replica {
-    pub(crate) connection: Connection,
-    pub(crate) id: String,
-    /// The bytes of the stream that it knows.
-    pub(crate) offset: u64,
-}
-
-impl Replica {
-    /// Connects, and takes a full copy.
-    pub(crate) fn new(server: &Server) -> Self {
-        Self::listening(server, 6380)
-    }
-
-    /// The same of one that says that it listens on a port.
-    pub(crate) fn listening(server: &Server, port: u16) -> Self {
-        let mut connection = server.connect();
-        connection.check(&format!("REPLCONF listening-port {port}"), "+OK");
-        connection.check("REPLCONF capa eof capa psync2", "+OK");
-        connection.send("PSYNC ? -1\r\n");
-        let told = line(&mut connection);
-        let mut words = told.split(' ').skip(1).map(str::to_owned);
-        let id = words.next().expect("a name");
-        let offset = words.next().expect("an offset").parse().expect("a number");
-        copy(&mut connection);
-        let mut replica = Self { connection, id, offset };
-        replica.acknowledge();
-        replica
-    }
-
-    /// Connects again, and asks for the rest. What the primary says to that.
-    pub(crate) fn come_back(&mut self, server: &Server) -> String {
-        self.connection = server.connect();
-        self.connection.check("REPLCONF capa eof capa psync2", "+OK");
-        self.connection.send(format!("PSYNC {} {}\r\n", self.id, self.offset + 1));
-        line(&mut self.connection)
-    }
-
-    /// The same of one that could not take a full copy.
-    fn come_back_plainly(&mut self, server: &Server) -> String {
-        self.connection = server.connect();
-        self.connection.send(format!("PSYNC {} {}\r\n", self.id, self.offset + 1));
-        line(&mut self.connection)
-    }
-
-    pub(crate) fn acknowledge(&mut self) {
-        self.connection.send(format!("REPLCONF ACK {}\r\n", self.offset));
-    }
-
-    /// The next command, in words. One that asks is answered.
-    pub(crate) fn command(&mut self) -> String {
-        let bytes = self.connection.reply_bytes();
-        self.offset += bytes.len() as u64;
-        let (reply, _) = Reply::decode(&bytes).expect("a command");
-        let words: Vec<_> = reply.items().iter().map(Reply::text).collect();
-        words.join(" ")
-    }
-
-    /// The commands up to this one.
-    pub(crate) fn commands_until(&mut self, last: &str) -> Vec<String> {
-        let mut commands = Vec::new();
-        while commands.last().is_none_or(|command| command != last) {
-            commands.push(self.command());
-        }
-        commands
-    }
-}
-
-/// The value of a line of `INFO replication`.
-pub(crate) fn info(c: &mut Connection, name: &str) -> String {
-    let text = c.ask("INFO everything").text().to_owned();
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
-}
 
 #[test]
 fn changes_behind_the_copy_come_in_order() {
@@ -336,76 +262,6 @@ fn without_replicas_the_stream_ends_after_its_time() {
     wait_until("it ends", || info(&mut c, "repl_backlog_active") == "0");
     assert_ne!(info(&mut c, "master_replid"), id);
     assert!(replica.come_back(&server).starts_with("+FULLRESYNC "));
-}
-
-/// Writes to one of several keys `K`, with a number `N`.
-pub(crate) const WRITES: &[&str] = &[
-    "SET s:K N",
-    "SET s:K N EX 1000",
-    "APPEND s:K N",
-    "INCRBY n:K N",
-    "INCRBYFLOAT n:K 0.5",
-    "PERSIST s:K",
-    "SETRANGE s:K 5 N",
-    "DEL s:K",
-    "GETDEL n:K",
-    "EXPIRE n:K 5000",
-    "SETBIT s:K 77 1",
-    "RPUSH l:K N a b",
-    "LPUSH l:K N",
-    "LPOP l:K",
-    "LINSERT l:K BEFORE a N",
-    "LREM l:K 1 a",
-    "LSET l:K 0 N",
-    "SADD t:K N m",
-    "SPOP t:K",
-    "ZADD z:K N m",
-    "ZADD z:K N N",
-    "ZINCRBY z:K 1.5 m",
-    "ZPOPMIN z:K",
-    "HSET h:K f N g N",
-    "HINCRBY h:K f N",
-    "HDEL h:K g",
-    "XADD x:K * f N",
-    "XTRIM x:K MAXLEN 5",
-    "PFADD p:K N",
-    "RENAME l:K l:0",
-    "COPY h:K h:1 REPLACE",
-    "SMOVE t:K t:0 m",
-    "EVAL \"redis.call('SET', KEYS[1], ARGV[1]); return redis.call('INCR', KEYS[1])\" 1 n:K N",
-];
-
-/// All keys with their values and deadlines. Sets and hashes have no order.
-pub(crate) fn contents(c: &mut Connection) -> BTreeMap<String, (Vec<Vec<u8>>, i64)> {
-    let keys = c.ask("KEYS *");
-    let value = |c: &mut Connection, key: &str| {
-        let value = match c.ask(&format!("TYPE {key}")).text() {
-            "set" => c.ask(&format!("SMEMBERS {key}")),
-            "hash" => c.ask(&format!("HGETALL {key}")),
-            _ => return vec![c.ask(&format!("DUMP {key}")).bytes().to_vec()],
-        };
-        let mut elements: Vec<_> = value.items().iter().map(|item| item.bytes().to_vec()).collect();
-        elements.sort();
-        elements
-    };
-    let keys = keys.items().iter().map(|key| key.text().to_owned());
-    keys.map(|key| {
-        let value = value(c, &key);
-        let deadline = c.ask(&format!("PEXPIRETIME {key}")).int();
-        (key, (value, deadline))
-    })
-    .collect()
-}
-
-/// Fails for the first key that differs.
-#[track_caller]
-pub(crate) fn assert_same(one: &mut Connection, other: &mut Connection) {
-    let (one, other) = (contents(one), contents(other));
-    assert!(!one.is_empty());
-    for (key, value) in &one {
-        assert_eq!(other.get(key), Some(value), "{key}");
-    }
-    assert_eq!(one.len(), other.len());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Replicas of replicas, and who goes on with whom when roles change: without a full copy where the streams are the same.
+//! Replicas of replicas, and who goes on with whom when roles change: without a full copy where the streams are the
+//! same.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -6,10 +7,10 @@ use std::thread;
 use rustix::process::Signal;
 use tierce_harness::{Connection, Launch, Random, Server, TempDir, encode, wait_until};
 
+use super::fake_primary::{ID, OTHER_ID, Primary};
+use super::fake_replica::{Replica, line};
+use super::{WRITES, assert_same, info};
 use crate::launch;
-use crate::replication_primary::line;
-use crate::replication_replica::{ID, OTHER_ID, Primary};
-use crate::replication_stream::{Replica, WRITES, assert_same, info};
 
 /// One that adds nothing to its stream by itself, and begins copies at once.
 fn quiet() -> Launch {

@@ -8,14 +8,14 @@ use std::process::Command;
 
 use tierce_harness::{Connection, Random, Server, TempDir, free_port, wait_until};
 
-use crate::bucket::{
+use super::{
     contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot,
     write_everything,
 };
 use crate::launch;
 
 /// A server that sends nothing by itself.
-pub(crate) fn start_idle(dir: &Path, bucket: &TempDir) -> Server {
+pub(super) fn start_idle(dir: &Path, bucket: &TempDir) -> Server {
     start(dir, bucket).with("bucket-interval", "3600000").start()
 }
 
@@ -40,7 +40,7 @@ fn dumps(c: &mut Connection) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 /// Whether there was a new base since the log began.
-pub(crate) fn has_snapshot(c: &mut Connection) -> bool {
+pub(super) fn has_snapshot(c: &mut Connection) -> bool {
     info(c, "bucket_snapshot_object") != "0"
 }
 
@@ -54,7 +54,7 @@ fn assert_same<K: Ord + Debug, V: PartialEq + Debug>(a: &BTreeMap<K, V>, b: &BTr
 }
 
 /// What the bucket has is what this server has, which is killed for that.
-pub(crate) fn compare(server: Server, bucket: &TempDir) {
+pub(super) fn compare(server: Server, bucket: &TempDir) {
     let mut c = server.connect();
     wait_for_bucket(&mut c);
     let expected = (contents(&mut c), dumps(&mut c));
@@ -144,7 +144,7 @@ fn what_was_sent_is_not_sent_again_and_what_a_checkpoint_wrote_is_not_sent() {
 }
 
 /// Replaces what a directory has.
-pub(crate) fn copy_back(from: &Path, to: &Path) {
+pub(super) fn copy_back(from: &Path, to: &Path) {
     for entry in fs::read_dir(to).expect("a directory").flatten() {
         let path = entry.path();
         let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
@@ -153,7 +153,7 @@ pub(crate) fn copy_back(from: &Path, to: &Path) {
     copy(from, to);
 }
 
-pub(crate) fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     let from = format!("{}/.", from.display());
     assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp").success());
 }

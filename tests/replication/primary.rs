@@ -4,10 +4,11 @@ use std::io::Cursor;
 
 use tierce_harness::{Connection, Server, TempDir, wait_until};
 
+use super::fake_replica::{copy, line};
 use crate::launch;
 
 /// Copies begin at once, and do not wait for more replicas to share them.
-pub(crate) fn primary() -> Server {
+pub(super) fn primary() -> Server {
     launch().with("repl-diskless-sync-delay", "0").start()
 }
 
@@ -16,31 +17,6 @@ fn introduce(replica: &mut Connection) {
     replica.check("REPLCONF listening-port 6380 ip-address 10.0.0.1", "+OK");
     replica.check("REPLCONF capa eof capa psync2 capa of-tomorrow", "+OK");
     replica.check("REPLCONF rdb-only 1", "+OK");
-}
-
-/// Reads up to the end of a line, past the signs of life in front of it.
-pub(crate) fn line(replica: &mut Connection) -> String {
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        line.extend(replica.read_exactly(1));
-        if line == b"\n" {
-            line.clear();
-        }
-    }
-    String::from_utf8(line).expect("text").trim_end().to_owned()
-}
-
-/// Reads a copy: the bytes between its frame and its mark.
-pub(crate) fn copy(replica: &mut Connection) -> Vec<u8> {
-    let frame = line(replica);
-    let mark = frame.strip_prefix("$EOF:").expect("a copy without a length").as_bytes().to_vec();
-    assert_eq!(mark.len(), 40);
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(&mark) {
-        bytes.extend(replica.read_exactly(1));
-    }
-    bytes.truncate(bytes.len() - mark.len());
-    bytes
 }
 
 /// How many keys a copy has.

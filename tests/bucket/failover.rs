@@ -1,0 +1,106 @@
+//! An owner as a primary: what its replicas get, and FAILOVER, by which the log is free for the next owner.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tierce_harness::{TempDir, wait_until};
+
+use super::lease::{info_of, start};
+use super::{Away, info, stop, wait_for_bucket};
+
+#[test]
+fn replicas_of_an_owner_get_what_is_committed() {
+    let (bucket, dir, of_replica) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let server = start(&dir, &bucket).start();
+    let mut c = server.connect();
+    c.check("SET before 1", "+OK");
+    let replica = crate::launch()
+        .keeping()
+        .with("dir", &of_replica.path().display().to_string())
+        .with("replicaof", &format!("127.0.0.1 {}", server.port()))
+        .start();
+    let mut r = replica.connect();
+    wait_until("the replica has it", || r.ask("EXISTS before").int() == 1);
+    c.check("SET committed 1", "+OK");
+    wait_until("the replica has it", || r.ask("EXISTS committed").int() == 1);
+    c.check("WAIT 1 0", ":1");
+    let away = Away::begin(&bucket);
+    c.check("SET uncommitted 1", "+OK");
+    c.check("WAIT 1 300", ":0");
+    r.check("EXISTS uncommitted", ":0");
+    away.end();
+    wait_until("the replica has it", || r.ask("EXISTS uncommitted").int() == 1);
+    c.check("SET last 1", "+OK");
+    c.check("WAIT 1 0", ":1");
+    drop(replica);
+    stop(server);
+}
+
+#[test]
+fn failover_leaves_all_that_was_acknowledged_to_the_next_owner() {
+    let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let mut server = start(&dir, &bucket).start();
+    let mut c = server.connect();
+    c.check("SET k v", "+OK");
+    wait_for_bucket(&mut c);
+    assert!(c.ask("FAILOVER TO 127.0.0.1 1").text().contains("requires connected replicas"));
+    let is_over = AtomicBool::new(false);
+    let acknowledged = thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (mut c, is_over) = (server.connect(), &is_over);
+                scope.spawn(move || {
+                    let mut acknowledged = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let key = format!("{writer}:{acknowledged}");
+                        let request = format!("SET {key} x\r\n");
+                        if c.try_send(request).is_err() || c.reply_or_rest() != b"+OK\r\n" {
+                            break;
+                        }
+                        acknowledged += 1;
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        wait_until("they write", || c.ask("DBSIZE").int() > 100);
+        c.check("FAILOVER", "+OK");
+        assert_eq!(server.wait_for_end().code(), Some(1));
+        is_over.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().expect("counted")).collect::<Vec<_>>()
+    });
+    c.expect_closed();
+    assert!(server.output().contains("is released"), "{}", server.output());
+    // At once, without force.
+    let next = start(&other, &bucket).start();
+    let mut c = next.connect();
+    c.check("GET k", "\"v\"");
+    for (writer, count) in acknowledged.into_iter().enumerate() {
+        assert!(count > 0);
+        for number in 0..count {
+            assert_eq!(c.ask(&format!("GET {writer}:{number}")).bytes(), b"x");
+        }
+    }
+    stop(next);
+}
+
+#[test]
+fn a_failover_that_takes_too_long_is_given_up() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start(&dir, &bucket).with("bucket-interval", "3600000").start();
+    let mut c = server.connect();
+    wait_for_bucket(&mut c);
+    let away = Away::begin(&bucket);
+    // It is to wait for an hour, so nobody knows yet that the store is away.
+    c.check("SET k v", "+OK");
+    c.check("FAILOVER TIMEOUT 200", "+OK");
+    wait_until("it is over", || {
+        info_of(&mut c, "replication", "master_failover_state") == "no-failover"
+    });
+    c.check("SET k w", "+OK");
+    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    assert!(c.ask("FAILOVER").text().contains("while the bucket lacks data"));
+    away.end();
+    wait_until("it goes on", || info(&mut c, "bucket_state") == "following");
+    stop(server);
+}

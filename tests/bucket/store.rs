@@ -1,0 +1,162 @@
+//! A store that is away or does not answer, and one with something that is not of this log.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tierce_harness::{TempDir, free_port, wait_until};
+
+use super::{contents, files, info, start, stop, text, tool, url, wait_for_bucket};
+use crate::program;
+
+#[test]
+fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
+    let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).with("bucket-log-max", "100kb").start();
+    let mut c = server.connect();
+    // Writes would wait for ever.
+    let refused = c.ask("CONFIG SET bucket-log-max 0").text().to_owned();
+    assert!(refused.contains("between 65536 and"), "{refused}");
+    c.check("SET a 1", "+OK");
+    wait_for_bucket(&mut c);
+    let mut strict = server.connect();
+    strict.check("CLIENT DURABILITY bucket", "+OK");
+    let (log, aside) = (bucket.path().join("log"), bucket.path().join("aside"));
+    fs::rename(&log, &aside).expect("moved");
+    fs::write(&log, "no directory").expect("written");
+    c.check("SET a 2", "+OK");
+    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    assert!(
+        info(&mut c, "bucket_last_error").contains("log/"),
+        "{}",
+        info(&mut c, "bucket_last_error")
+    );
+    c.check("SET a 3", "+OK");
+    strict.request(&["GET", "a"]);
+    c.call(&["SET", "long", &"x".repeat(200 << 10)]);
+    let mut writer = server.connect();
+    wait_until("writes wait", || {
+        writer.request(&["SET", "b", "1"]);
+        let waits = writer.is_silent_for(Duration::from_millis(300));
+        if !waits {
+            writer.expect("+OK");
+        }
+        waits
+    });
+    // Reads go on, and what waits for the bucket waits.
+    c.check("GET a", "\"3\"");
+    assert!(strict.is_silent_for(Duration::from_millis(100)));
+    fs::remove_file(&log).expect("removed");
+    fs::rename(&aside, &log).expect("moved");
+    strict.expect("\"3\"");
+    writer.expect("+OK");
+    wait_for_bucket(&mut c);
+    assert_eq!(info(&mut c, "bucket_state"), "following");
+    let expected = contents(&mut c);
+    stop(server);
+    let server = start(other.path(), &bucket).start();
+    assert_eq!(contents(&mut server.connect()), expected);
+}
+
+#[test]
+fn a_store_that_goes_away_before_a_snapshot_counts_is_told() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    c.check("SET a 1", "+OK");
+    wait_for_bucket(&mut c);
+    let (log, aside) = (bucket.path().join("log"), bucket.path().join("aside"));
+    fs::rename(&log, &aside).expect("moved");
+    fs::write(&log, "no directory").expect("written");
+    c.check("CONFIG SET bucket-snapshot-interval 1", "+OK");
+    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    c.check("CONFIG SET bucket-snapshot-interval 86400", "+OK");
+    fs::remove_file(&log).expect("removed");
+    fs::rename(&aside, &log).expect("moved");
+    wait_until("there is a snapshot", || info(&mut c, "bucket_snapshot_object") != "0");
+    wait_until("it goes on", || info(&mut c, "bucket_state") == "following");
+    stop(server);
+}
+
+#[test]
+fn a_start_that_waits_for_the_store_says_so() {
+    let dir = TempDir::new();
+    // It takes connections, and never answers.
+    let store = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let endpoint = format!("http://{}", store.local_addr().expect("its address"));
+    let mut child = Command::new(program())
+        .args(["--port", &free_port().to_string(), "--dir", text(dir.path())])
+        .args(["--bucket", "s3://name/prefix"])
+        .envs([("AWS_ENDPOINT_URL", &*endpoint), ("AWS_REGION", "us-east-1")])
+        .envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "not-a-secret")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let said = lines.find_map(|line| line.ok().filter(|line| line.contains("is awaited")));
+    child.kill().expect("it is there");
+    child.wait().expect("its end");
+    assert!(said.is_some_and(|line| line.contains("there is no answer yet")));
+}
+
+#[test]
+fn a_foreign_object_in_the_way_is_told_and_nothing_is_there_twice_when_it_is_gone() {
+    for takeover in ["no", "yes"] {
+        let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+        // A lease that is not renewed while this runs.
+        let server = start(dir.path(), &bucket)
+            .with("bucket-takeover", takeover)
+            .with("bucket-lease", "600")
+            .start();
+        let mut c = server.connect();
+        c.check("RPUSH list a", ":1");
+        wait_for_bucket(&mut c);
+        let next = info(&mut c, "bucket_last_object").parse::<u64>().expect("a number") + 1;
+        let name = format!("log/{next:020}");
+        fs::write(bucket.path().join(&name), "of another program").expect("written");
+        c.check("RPUSH list b", ":2");
+        wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+        let error = info(&mut c, "bucket_last_error");
+        assert!(error.contains(&name), "{error}");
+        let said = server.output();
+        let line = said.lines().find(|line| line.contains("not of this server"));
+        assert!(
+            line.is_some_and(|line| line.contains(&name) && line.contains("removed")),
+            "{said}"
+        );
+        c.check("RPUSH list c", ":3");
+        fs::remove_file(bucket.path().join(&name)).expect("removed");
+        wait_for_bucket(&mut c);
+        assert_eq!(info(&mut c, "bucket_state"), "following");
+        assert_eq!(server.output().matches("not of this server").count(), 1);
+        stop(server);
+        let server = start(other.path(), &bucket).start();
+        server.connect().check("LRANGE list 0 -1", "[\"a\", \"b\", \"c\"]");
+        stop(server);
+    }
+}
+
+#[test]
+fn a_folder_of_a_log_is_no_place_for_another_one() {
+    let (bucket, dir, of_inner, other) =
+        (TempDir::new(), TempDir::new(), TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).start();
+    server.connect().check("SET k v", "+OK");
+    stop(server);
+    let before = files(bucket.path());
+    for folder in ["log", "log/x", "floor", "pins", "snapshot", "blob", "probe"] {
+        let inner = format!("{}/{folder}", url(&bucket));
+        let (code, _, error) = tool(&["branch", &inner, "--bucket", &url(&bucket)]);
+        assert!(code != 0 && error.contains("of another log"), "{code} {error}");
+        let refused =
+            start(of_inner.path(), &bucket).with("bucket", &inner).on_port(free_port()).run();
+        let said = refused.output + &refused.errors;
+        assert!(refused.code == Some(1) && said.contains("of another log"), "{said}");
+    }
+    assert_eq!(files(bucket.path()), before);
+    let server = start(other.path(), &bucket).start();
+    server.connect().check("GET k", "\"v\"");
+    stop(server);
+}

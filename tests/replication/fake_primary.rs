@@ -1,0 +1,177 @@
+//! The test as a primary: what its replicas say to it, and the copies and the stream that it sends them.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tierce_harness::{Launch, PATIENCE, Reply, encode, wait_until, words};
+
+use crate::launch;
+
+pub(super) const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+pub(super) const OTHER_ID: &str = "fedcba98765432100123456789abcdef01234567";
+
+pub(super) type Encrypted = StreamOwned<ServerConnection, TcpStream>;
+
+/// The test as a primary.
+pub(crate) struct Primary(TcpListener);
+
+/// A replica that has connected.
+pub(crate) struct Follower<S = TcpStream> {
+    pub(super) stream: S,
+    received: Vec<u8>,
+}
+
+impl Primary {
+    pub(crate) fn new() -> Self {
+        Self::at("127.0.0.1")
+    }
+
+    pub(super) fn at(host: &str) -> Self {
+        Self(TcpListener::bind((host, 0)).expect("a port"))
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.0.local_addr().expect("an address").port()
+    }
+
+    /// A replica of it, not started yet.
+    pub(crate) fn replica(&self) -> Launch {
+        let address = self.0.local_addr().expect("an address");
+        launch().with("replicaof", &format!("{} {}", address.ip(), address.port()))
+    }
+
+    /// The next connection. A replica that was left comes again after a second.
+    #[track_caller]
+    pub(crate) fn accept(&self) -> Follower {
+        self.0.set_nonblocking(true).expect("a socket option");
+        let mut accepted = None;
+        wait_until("the replica connects", || {
+            accepted = self.0.accept().ok();
+            accepted.is_some()
+        });
+        let (stream, _) = accepted.expect("a connection");
+        stream.set_nonblocking(false).expect("a socket option");
+        stream.set_nodelay(true).expect("a socket option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        Follower { stream, received: Vec::new() }
+    }
+
+    /// The next connection, up to PSYNC: what that asks for.
+    #[track_caller]
+    pub(crate) fn accept_until_psync(&self) -> (Follower, String) {
+        let mut follower = self.accept();
+        let psync = follower.psync();
+        (follower, psync)
+    }
+
+    /// The next connection, which gets all of these strings as a full copy at `offset`.
+    #[track_caller]
+    pub(crate) fn give_copy(&self, offset: u64, strings: &[(&str, &str)]) -> Follower {
+        let (mut follower, _) = self.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {ID} {offset}\r\n"));
+        follower.send_file(&file(strings));
+        follower
+    }
+}
+
+impl Follower {
+    /// The same connection, over which everything is encrypted from now on.
+    pub(super) fn encrypted(self, config: &Arc<ServerConfig>) -> Follower<Encrypted> {
+        let session = ServerConnection::new(Arc::clone(config)).expect("a session");
+        Follower { stream: StreamOwned::new(session, self.stream), received: self.received }
+    }
+}
+
+impl<S: Read + Write> Follower<S> {
+    /// What it says up to PSYNC: what that asks for.
+    #[track_caller]
+    pub(crate) fn psync(&mut self) -> String {
+        loop {
+            let command = self.command();
+            match command.split(' ').next().unwrap_or_default() {
+                "PSYNC" => return command,
+                "PING" => self.send("+PONG\r\n"),
+                _ => self.send("+OK\r\n"),
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the replica takes the bytes");
+    }
+
+    pub(super) fn send_file(&mut self, file: &[u8]) {
+        self.send(format!("${}\r\n", file.len()));
+        self.send(file);
+    }
+
+    /// The next command of the replica.
+    #[track_caller]
+    pub(crate) fn command(&mut self) -> String {
+        loop {
+            if let Some((reply, len)) = Reply::decode(&self.received) {
+                self.received.drain(..len);
+                let words: Vec<_> = reply.items().iter().map(Reply::text).collect();
+                return words.join(" ");
+            }
+            let mut chunk = [0; 4096];
+            let len = self.stream.read(&mut chunk).expect("a command of the replica");
+            assert!(len > 0, "the replica has closed the connection");
+            self.received.extend_from_slice(&chunk[..len]);
+        }
+    }
+
+    /// Waits until the replica has applied so much of the stream.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, offset: u64) {
+        let expected = format!("REPLCONF ACK {offset}");
+        // With a log it also says what that has on the device.
+        let is_it = |command: &str| command.split(" FACK ").next() == Some(&expected);
+        while !is_it(&self.command()) {}
+    }
+
+    /// Waits until the replica ends the connection.
+    #[track_caller]
+    pub(crate) fn wait_for_end(&mut self) {
+        let mut chunk = [0; 4096];
+        while self.stream.read(&mut chunk).is_ok_and(|len| len > 0) {}
+    }
+}
+
+/// An RDB file with strings in database 0, and no checksum.
+pub(super) fn file(strings: &[(&str, &str)]) -> Vec<u8> {
+    let mut file = b"REDIS0010\xfe\x00".to_vec();
+    for (key, value) in strings {
+        file.push(0);
+        for text in [key, value] {
+            file.push(u8::try_from(text.len()).expect("a short string"));
+            file.extend_from_slice(text.as_bytes());
+        }
+    }
+    file.push(0xff);
+    file.extend([0; 8]);
+    file
+}
+
+/// The same of a file with these remarks in front.
+pub(super) fn file_that_says(remarks: &[(&str, &str)], strings: &[(&str, &str)]) -> Vec<u8> {
+    let mut file = file(strings);
+    let rest = file.split_off(9);
+    for (name, value) in remarks {
+        file.push(0xfa);
+        for text in [name, value] {
+            file.push(u8::try_from(text.len()).expect("a short string"));
+            file.extend_from_slice(text.as_bytes());
+        }
+    }
+    file.extend(rest);
+    file
+}
+
+/// Commands as they are in a stream.
+pub(super) fn stream(lines: &[&str]) -> Vec<u8> {
+    lines.iter().flat_map(|line| encode(&words(line))).collect()
+}

@@ -1,0 +1,102 @@
+//! Primaries and their replicas: what each says to the other, and what becomes of writes and data.
+//!
+//! - `primary`: the handshake and full copies; `stream`: what comes behind them; `functions`: functions alone. The
+//!   replica is a test, with what is in `fake_replica`.
+//! - `replica`: a server that follows a primary. That is a test, with what is in `fake_primary`.
+//! - `roles`: a server that changes its role while a stream arrives; `scripts`: a primary that replicates calls of
+//!   scripts.
+//! - `chain`: replicas of replicas, and who goes on with whom; `items`: what memcached's clients see on replicas.
+//! - `durability`: restarts of a primary, and writes that wait for replicas.
+
+mod chain;
+mod durability;
+pub(crate) mod fake_primary;
+pub(crate) mod fake_replica;
+mod functions;
+mod items;
+mod primary;
+pub(crate) mod replica;
+mod roles;
+mod scripts;
+mod stream;
+
+use std::collections::BTreeMap;
+
+use tierce_harness::Connection;
+
+/// The value of a line of `INFO replication`.
+fn info(c: &mut Connection, name: &str) -> String {
+    let text = c.ask("INFO everything").text().to_owned();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+}
+
+/// Writes to one of several keys `K`, with a number `N`.
+const WRITES: &[&str] = &[
+    "SET s:K N",
+    "SET s:K N EX 1000",
+    "APPEND s:K N",
+    "INCRBY n:K N",
+    "INCRBYFLOAT n:K 0.5",
+    "PERSIST s:K",
+    "SETRANGE s:K 5 N",
+    "DEL s:K",
+    "GETDEL n:K",
+    "EXPIRE n:K 5000",
+    "SETBIT s:K 77 1",
+    "RPUSH l:K N a b",
+    "LPUSH l:K N",
+    "LPOP l:K",
+    "LINSERT l:K BEFORE a N",
+    "LREM l:K 1 a",
+    "LSET l:K 0 N",
+    "SADD t:K N m",
+    "SPOP t:K",
+    "ZADD z:K N m",
+    "ZADD z:K N N",
+    "ZINCRBY z:K 1.5 m",
+    "ZPOPMIN z:K",
+    "HSET h:K f N g N",
+    "HINCRBY h:K f N",
+    "HDEL h:K g",
+    "XADD x:K * f N",
+    "XTRIM x:K MAXLEN 5",
+    "PFADD p:K N",
+    "RENAME l:K l:0",
+    "COPY h:K h:1 REPLACE",
+    "SMOVE t:K t:0 m",
+    "EVAL \"redis.call('SET', KEYS[1], ARGV[1]); return redis.call('INCR', KEYS[1])\" 1 n:K N",
+];
+
+/// All keys with their values and deadlines. Sets and hashes have no order.
+fn contents(c: &mut Connection) -> BTreeMap<String, (Vec<Vec<u8>>, i64)> {
+    let keys = c.ask("KEYS *");
+    let value = |c: &mut Connection, key: &str| {
+        let value = match c.ask(&format!("TYPE {key}")).text() {
+            "set" => c.ask(&format!("SMEMBERS {key}")),
+            "hash" => c.ask(&format!("HGETALL {key}")),
+            _ => return vec![c.ask(&format!("DUMP {key}")).bytes().to_vec()],
+        };
+        let mut elements: Vec<_> = value.items().iter().map(|item| item.bytes().to_vec()).collect();
+        elements.sort();
+        elements
+    };
+    let keys = keys.items().iter().map(|key| key.text().to_owned());
+    keys.map(|key| {
+        let value = value(c, &key);
+        let deadline = c.ask(&format!("PEXPIRETIME {key}")).int();
+        (key, (value, deadline))
+    })
+    .collect()
+}
+
+/// Fails for the first key that differs.
+#[track_caller]
+pub(crate) fn assert_same(one: &mut Connection, other: &mut Connection) {
+    let (one, other) = (contents(one), contents(other));
+    assert!(!one.is_empty());
+    for (key, value) in &one {
+        assert_eq!(other.get(key), Some(value), "{key}");
+    }
+    assert_eq!(one.len(), other.len());
+}

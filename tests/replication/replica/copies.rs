@@ -1,0 +1,107 @@
+//! Full copies that a replica gets: nothing of it changes until they are complete and good.
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+
+use tierce_harness::{Launch, TempDir};
+
+use super::{wait_for_log, wait_for_reply};
+use crate::program;
+use crate::replication::fake_primary::{ID, OTHER_ID, Primary, file, file_that_says, stream};
+
+#[test]
+fn the_old_data_stay_until_the_new_are_complete() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    drop(primary.give_copy(1, &[("old", "1")]));
+    let good = file(&[("new", "2")]);
+    let mut newer = good.clone();
+    newer[5..9].copy_from_slice(b"0099");
+    let mut torn = good.clone();
+    torn.truncate(good.len() - 9);
+    let mut garbage = good.clone();
+    garbage[11] = 200;
+    let bad = [
+        (newer, "the full copy cannot be loaded"),
+        (torn, "the full copy cannot be loaded"),
+        (garbage, "the full copy cannot be loaded"),
+        (b"no file at all".to_vec(), "the full copy cannot be loaded"),
+    ];
+    for (file, why) in bad {
+        let (mut follower, _) = primary.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+        follower.send_file(&file);
+        follower.wait_for_end();
+        wait_for_log(&server, why);
+        c.check("MGET old new", r#"["1", nil]"#);
+    }
+    // A copy that is cut at any byte.
+    let mark = "m".repeat(40);
+    let whole = [format!("$EOF:{mark}\r\n").as_bytes(), &good, mark.as_bytes()].concat();
+    for cut in [0, 1, 20, 50, whole.len() - 41, whole.len() - 40, whole.len() - 1] {
+        let (mut follower, _) = primary.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+        follower.send(&whole[..cut]);
+        drop(follower);
+        c.check("MGET old new", r#"["1", nil]"#);
+    }
+    let (mut follower, _) = primary.accept_until_psync();
+    follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+    follower.send(&whole);
+    follower.wait_for(5);
+    c.check("MGET old new", r#"[nil, "2"]"#);
+}
+
+#[test]
+fn a_copy_with_a_stream_of_a_database_that_is_not_here_is_refused() {
+    let primary = Primary::new();
+    let server = primary.replica().with("databases", "4").start();
+    for copy in [
+        file_that_says(&[("repl-stream-db", "4")], &[("a", "1")]),
+        file_that_says(&[("repl-stream-db", "3")], &[("a", "1")]),
+    ] {
+        let (mut follower, _) = primary.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {ID} 0\r\n"));
+        follower.send_file(&copy);
+        follower.send(stream(&["SET b 1"]));
+        wait_for_log(&server, "a stream that has selected database 4");
+    }
+    let mut client = server.connect();
+    client.check("SELECT 3", "+OK");
+    wait_for_reply(&mut client, "GET b", "\"1\"");
+}
+
+/// The disk is full, or as here, the file of the copy must not grow.
+#[test]
+fn a_copy_for_which_there_is_no_room_changes_nothing() {
+    let dir = TempDir::new();
+    let limited = dir.path().join("limited");
+    let script =
+        format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 64\nexec '{}' \"$@\"\n", program().display());
+    std::fs::write(&limited, script).expect("a file");
+    std::fs::set_permissions(&limited, Permissions::from_mode(0o755)).expect("a mode");
+    let primary = Primary::new();
+    let replica = Launch::new(limited).with("replicaof", &format!("127.0.0.1 {}", primary.port()));
+    let server = replica.start();
+    let mut c = server.connect();
+    drop(primary.give_copy(1, &[("old", "1")]));
+    let keys: Vec<String> = (0..30_000).map(|n| format!("k{n}")).collect();
+    let strings: Vec<_> = keys.iter().map(|key| (key.as_str(), "v")).collect();
+    let large = file(&strings);
+    for _ in 0..2 {
+        let (mut follower, psync) = primary.accept_until_psync();
+        // What it has is still a place in that stream.
+        assert_eq!(psync, format!("PSYNC {ID} 2"));
+        follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n${}\r\n", large.len()));
+        // It may leave before it has all.
+        let _ = follower.stream.write_all(&large);
+        follower.wait_for_end();
+        c.check("MGET old k1", r#"["1", nil]"#);
+    }
+    wait_for_log(&server, "the full copy cannot be written: File too large");
+    let mut follower = primary.give_copy(5, &[("new", "2")]);
+    follower.wait_for(5);
+    c.check("MGET old new", r#"[nil, "2"]"#);
+}

@@ -1,0 +1,285 @@
+//! What a replica says to its primary, what it does with the stream, and where it goes on when the link was cut.
+
+use tierce_harness::encode;
+
+use super::{info, wait_for_log, wait_for_reply};
+use crate::replication::fake_primary::{ID, OTHER_ID, Primary, file, stream};
+
+#[test]
+fn a_full_copy_and_then_the_stream() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut follower = primary.give_copy(100, &[("k", "v"), ("n", "1")]);
+    let mut c = server.connect();
+    let commands = stream(&[
+        "SET k w",
+        "SELECT 2",
+        "RPUSH l a b",
+        "MULTI",
+        "INCR n",
+        "INCR n",
+        "EXEC",
+        "PING",
+        "REPLCONF GETACK *",
+    ]);
+    follower.wait_for(100);
+    follower.send(&commands);
+    follower.wait_for(100 + commands.len() as u64);
+    c.check("MGET k n", r#"["w", "1"]"#);
+    c.check("SELECT 2", "+OK");
+    c.check("GET n", r#""2""#);
+    c.check("LRANGE l 0 -1", r#"["a", "b"]"#);
+    assert_eq!(info(&mut c, "role"), "slave");
+    assert_eq!(info(&mut c, "master_replid"), ID);
+    assert_eq!(info(&mut c, "slave_repl_offset"), (100 + commands.len()).to_string());
+    let (port, offset) = (primary.port(), 100 + commands.len());
+    let role = format!(r#"["slave", "127.0.0.1", :{port}, "connected", :{offset}]"#);
+    c.check("ROLE", &role);
+}
+
+#[test]
+fn what_is_said_at_the_beginning() {
+    let primary = Primary::new();
+    let replica = primary.replica().with("masteruser", "ann").with("masterauth", "secret");
+    let server =
+        replica.with("replica-announce-ip", "10.0.0.9").with("replica-announce-port", "77").start();
+    let mut follower = primary.accept();
+    let expected = [
+        "PING",
+        "AUTH ann secret",
+        "REPLCONF listening-port 77",
+        "REPLCONF ip-address 10.0.0.9",
+        "REPLCONF capa eof capa psync2",
+        "PSYNC ? -1",
+    ];
+    for command in expected {
+        assert_eq!(follower.command(), command);
+        follower.send("+OK\r\n");
+    }
+    wait_for_log(&server, "instead of a reply to PSYNC came: +OK");
+}
+
+#[test]
+fn a_cut_link_goes_on_where_it_was() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let commands = stream(&["SET a 1", "MULTI", "INCR n", "INCR n", "EXEC", "INCR n"]);
+    let ends = [
+        0,
+        stream(&["SET a 1"]).len(),
+        stream(&["SET a 1", "MULTI", "INCR n", "INCR n", "EXEC"]).len(),
+    ];
+    drop(primary.give_copy(0, &[]));
+    // A transaction counts from its EXEC on, and no command counts twice.
+    let mut sent = 0;
+    let mut cuts = vec![3, ends[1] + 5, ends[2] - 2, ends[2] + 1, commands.len()];
+    cuts.dedup();
+    for cut in cuts {
+        let (mut follower, psync) = primary.accept_until_psync();
+        let from = *ends.iter().rfind(|end| **end <= sent).expect("the beginning");
+        assert_eq!(psync, format!("PSYNC {ID} {}", from + 1));
+        follower.send("+CONTINUE\r\n");
+        follower.send(&commands[from..cut]);
+        sent = cut;
+        if cut == commands.len() {
+            follower.wait_for(commands.len() as u64);
+        } else {
+            // What was sent is read before the end of the connection is.
+            follower.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
+            follower.wait_for_end();
+        }
+    }
+    c.check("MGET a n", r#"["1", "3"]"#);
+}
+
+#[test]
+fn the_selected_database_outlasts_a_link() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let (mut follower, _) = primary.accept_until_psync();
+    // One that is a replica itself tells which one its primary has selected.
+    let mut copy = file(&[]);
+    copy.splice(9..9, *b"\xfa\x0erepl-stream-db\x012");
+    follower.send(format!("+FULLRESYNC {ID} 0\r\n"));
+    follower.send_file(&copy);
+    let pieces = ["SET two 1", "SELECT 3", "MULTI", "SELECT 4", "SET four 1", "EXEC", "SET four 2"];
+    let cuts = [1, 2, 6, 7].map(|count| stream(&pieces[..count]).len());
+    let mut sent = 0;
+    for cut in cuts {
+        follower.send(&stream(&pieces)[sent..cut]);
+        follower.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
+        follower.wait_for_end();
+        sent = cut;
+        let (next, psync) = primary.accept_until_psync();
+        assert_eq!(psync, format!("PSYNC {ID} {}", sent + 1));
+        follower = next;
+        follower.send("+CONTINUE\r\n");
+    }
+    let mut c = server.connect();
+    for (db, key, value) in [(2, "two", "1"), (4, "four", "2")] {
+        c.check(&format!("SELECT {db}"), "+OK");
+        c.check(&format!("GET {key}"), &format!("{value:?}"));
+    }
+}
+
+#[test]
+fn a_stream_goes_on_in_the_database_that_was_selected() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut follower = primary.give_copy(1, &[]);
+    let select = encode(&["SELECT", "3"]);
+    follower.send(&select);
+    follower.wait_for(1 + select.len() as u64);
+    drop(follower);
+    let (mut follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} {}", 2 + select.len()));
+    follower.send("+CONTINUE\r\n");
+    let change = encode(&["SET", "k", "v"]);
+    follower.send(&change);
+    follower.wait_for((1 + select.len() + change.len()) as u64);
+    let mut c = server.connect();
+    c.check("SELECT 3", "+OK");
+    c.check("GET k", r#""v""#);
+}
+
+/// What followed went to the database that was selected before.
+#[test]
+fn a_stream_of_a_database_that_is_not_here_ends() {
+    for commands in [
+        &["SELECT 4", "SET a 2", "SET b 1"][..],
+        &["MULTI", "SELECT 4", "SET a 2", "EXEC"],
+        &["SELECT x", "SET a 2"],
+    ] {
+        let primary = Primary::new();
+        let server = primary.replica().with("databases", "4").start();
+        let mut client = server.connect();
+        let mut follower = primary.give_copy(0, &[("a", "1")]);
+        follower.send(stream(&["SELECT 3", "SET c 1"]));
+        follower.send(stream(commands));
+        wait_for_log(
+            &server,
+            "which this server does not have (databases). Asking for a full copy",
+        );
+        let (_, psync) = primary.accept_until_psync();
+        assert_eq!(psync, "PSYNC ? -1", "{commands:?}");
+        for db in 0..4 {
+            client.check(&format!("SELECT {db}"), "+OK");
+            let expected = if db == 0 { "\"1\"" } else { "nil" };
+            client.check("GET a", expected);
+        }
+    }
+}
+
+#[test]
+fn a_stream_may_be_renamed() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    drop(primary.give_copy(7, &[("k", "v")]));
+    let (mut follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} 8"));
+    follower.send(format!("+CONTINUE {OTHER_ID}\r\n"));
+    follower.wait_for(7);
+    drop(follower);
+    let (_, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {OTHER_ID} 8"));
+    server.connect().check("GET k", r#""v""#);
+}
+
+#[test]
+fn nonsense_in_the_stream_ends_the_link_and_not_the_server() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    let nonsense: [&[u8]; 4] = [
+        b"*1\r\nx\r\n",
+        b"*99999999999\r\n",
+        b"*1\r\n$-5\r\n",
+        b"*2\r\n$3\r\nGET\r\n$99999999999\r\n",
+    ];
+    for bytes in nonsense {
+        follower.send(bytes);
+        follower.wait_for_end();
+        c.check("GET k", r#""v""#);
+        let (next, psync) = primary.accept_until_psync();
+        assert_eq!(psync, format!("PSYNC {ID} 2"));
+        follower = next;
+        follower.send("+CONTINUE\r\n");
+    }
+    wait_for_log(&server, "at offset 1 of the stream there is no command");
+    // A command that this server does not know is logged, and what follows is applied.
+    let commands = stream(&["NOSUCHCOMMAND 1", "SET k w"]);
+    follower.send(&commands);
+    follower.wait_for(1 + commands.len() as u64);
+    c.check("GET k", r#""w""#);
+    wait_for_log(&server, "The primary's command NOSUCHCOMMAND failed here");
+}
+
+#[test]
+fn a_silent_primary_is_left() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    follower.wait_for(1);
+    // It counts for the link that there is.
+    server.connect().check("CONFIG SET repl-timeout 1", "+OK");
+    follower.wait_for_end();
+    wait_for_log(&server, "nothing came for 1 s (repl-timeout)");
+    let (_, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} 2"));
+}
+
+#[test]
+fn a_primary_decides_what_expires() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    // The deadline of the key is in the past already.
+    let first = stream(&["SET k v PXAT 1000", "SET other w"]);
+    follower.send(&first);
+    follower.wait_for(first.len() as u64);
+    c.check("MGET k other", r#"[nil, "w"]"#);
+    c.check("EXISTS k", ":0");
+    c.check("KEYS *", r#"["other"]"#);
+    c.check("DBSIZE", ":2");
+    // For the primary it was there when it did this.
+    let second = stream(&["PERSIST k", "APPEND k w"]);
+    follower.send(&second);
+    follower.wait_for((first.len() + second.len()) as u64);
+    c.check("GET k", r#""vw""#);
+    // A primary removes what has expired by itself.
+    let third = stream(&["PEXPIREAT k 1000"]);
+    follower.send(&third);
+    follower.wait_for((first.len() + second.len() + third.len()) as u64);
+    c.check("DBSIZE", ":2");
+    c.check("REPLICAOF NO ONE", "+OK");
+    wait_for_reply(&mut c, "DBSIZE", ":1");
+}
+
+#[test]
+fn times_from_now_count_in_transactions_as_well() {
+    let commands = [
+        ["SET a v", "PEXPIRE a 100000"],
+        ["SET b v", "EXPIRE b 100"],
+        ["SET c v", "GETEX c EX 100"],
+        ["SET d v PX 100000", "SETEX e 100 v"],
+    ];
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    let mut offset = 0;
+    for [first, second] in commands {
+        let transaction = stream(&["MULTI", first, second, "EXEC"]);
+        offset += transaction.len() as u64;
+        follower.send(&transaction);
+    }
+    follower.wait_for(offset);
+    for key in ["a", "b", "c", "d", "e"] {
+        c.check(&format!("GET {key}"), r#""v""#);
+        let left_ms = c.call(&["PTTL", key]).int();
+        assert!((1..=100_000).contains(&left_ms), "{key}: {left_ms}");
+    }
+}
