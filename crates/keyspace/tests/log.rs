@@ -80,8 +80,10 @@ enum Action {
     Flush(usize),
     Swap(usize, usize),
     Later(i64),
-    BeginCheckpoint,
-    Checkpoint(u8),
+    /// By so many threads.
+    BeginCheckpoint(usize),
+    /// So many steps of one of them.
+    Checkpoint(usize, u8),
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -108,8 +110,8 @@ fn action() -> impl Strategy<Value = Action> {
         1 => db.clone().prop_map(Action::Flush),
         1 => (db.clone(), db).prop_map(|(a, b)| Action::Swap(a, b)),
         2 => (0..400i64).prop_map(Action::Later),
-        2 => Just(Action::BeginCheckpoint),
-        12 => (0..4u8).prop_map(Action::Checkpoint),
+        2 => (1..4usize).prop_map(Action::BeginCheckpoint),
+        12 => (0..3usize, 0..4u8).prop_map(|(pass, steps)| Action::Checkpoint(pass, steps)),
     ]
 }
 
@@ -196,7 +198,7 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
             *now_ms += ms;
             keyspace.locks().expire_due(*now_ms);
         }
-        Action::BeginCheckpoint | Action::Checkpoint(_) => {}
+        Action::BeginCheckpoint(_) | Action::Checkpoint(..) => {}
     }
 }
 
@@ -209,17 +211,19 @@ proptest! {
     fn a_replay_is_the_keyspace(actions in proptest::collection::vec(action(), 1..200), cuts in proptest::collection::vec(0..200usize, 4)) {
         let (keyspace, records) = logged();
         let mut now_ms = NOW_MS;
-        let mut pass: Option<(usize, Checkpoint<'_>)> = None;
-        let mut dropped = 0;
+        let mut passes: Vec<Checkpoint<'_>> = Vec::new();
+        let (mut begin, mut dropped) = (0, 0);
         for (step, action) in actions.iter().enumerate() {
             match action {
-                Action::BeginCheckpoint => pass = Some((records.len(), Checkpoint::begin(&keyspace))),
-                Action::Checkpoint(steps) => {
+                Action::BeginCheckpoint(parts) => {
+                    (begin, passes) = (records.len(), Checkpoint::divided(&keyspace, *parts));
+                }
+                Action::Checkpoint(number, steps) => {
                     for _ in 0..*steps {
-                        let Some((begin, checkpoint)) = &mut pass else { break };
-                        if checkpoint.step().1 == Pass::Complete {
-                            dropped = *begin;
-                            pass = None;
+                        let Some(index) = number.checked_rem(passes.len()) else { break };
+                        if passes[index].step().1 == Pass::Complete {
+                            passes.swap_remove(index);
+                            dropped = if passes.is_empty() { begin } else { dropped };
                         }
                     }
                 }

@@ -1,6 +1,8 @@
 //! A log that begins with keys that were loaded from elsewhere.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 
 use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
@@ -9,6 +11,9 @@ use tierce_keyspace::log::{Checkpoint, Pass};
 use super::log_directory::LogDirectory;
 use super::recovery::RecoveryError;
 use super::wal_handle::WalHandle;
+
+/// With fewer keys a thread costs more than it saves.
+const KEYS_PER_THREAD_MIN: u64 = 50_000;
 
 /// Makes all that is in `keyspace` the content of a data directory without a log, and has changes go there from now on.
 /// A crash before this returns leaves a directory without a log, as it was.
@@ -28,12 +33,26 @@ pub(super) fn begin_with(
     let (wal, _) = Wal::open_on(disk, &path, options, |_| Ok(())).map_err(failed)?;
     wal_handle.open(wal);
     keyspace.begin_logging();
-    let mut checkpoint = Checkpoint::begin(keyspace);
-    while checkpoint.step().1 == Pass::Underway {}
+    log_all(keyspace);
     wal_handle.sync().map_err(failed)?;
     log_directory.complete(&path)?;
     wal_handle.note_filled();
     wal_handle.note_wanted();
     log_directory.clear_others(&path)?;
     Ok(())
+}
+
+/// Logs every key, on all cores where they are many. Nobody else is there yet.
+fn log_all(keyspace: &Keyspace) {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = (keyspace.total_len() / KEYS_PER_THREAD_MIN).clamp(1, cores as u64) as usize;
+    let log = |mut pass: Checkpoint<'_>| while pass.step().1 == Pass::Underway {};
+    thread::scope(|scope| {
+        let mut passes = Checkpoint::divided(keyspace, threads);
+        let own = passes.pop();
+        for pass in passes {
+            scope.spawn(move || log(pass));
+        }
+        own.into_iter().for_each(log);
+    });
 }

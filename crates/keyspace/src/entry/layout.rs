@@ -109,6 +109,14 @@ impl Tag {
         self.0 & KIND_MASK <= Kind::Spilled as u8
     }
 
+    /// Whether it is a string whose bytes stand beside the key, without deadline and attributes.
+    #[inline]
+    pub(super) const fn is_plain_string(self) -> bool {
+        // The kinds of such strings are the lowest two.
+        const _: () = assert!(Kind::Embedded as u8 | Kind::Raw as u8 == 1);
+        self.0 & (KIND_MASK & !1 | DEADLINE | TAIL) == 0
+    }
+
     /// `1 << width`: the bytes of the payload length, or of the payload where that has no length.
     #[inline]
     pub(super) const fn width_bytes(self) -> usize {

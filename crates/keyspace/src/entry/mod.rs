@@ -191,6 +191,15 @@ impl Entry {
         })
     }
 
+    /// The value, if it is a string that stands beside the key and is all that the entry has: as most do.
+    #[inline]
+    pub(crate) fn plain_string(&self) -> Option<&[u8]> {
+        match self.tag().is_plain_string().then(|| self.string()) {
+            Some(Ok(StrView::Bytes(bytes))) => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// When the entry expires, as Unix time in milliseconds.
     #[inline]
     pub fn deadline_ms(&self) -> Option<i64> {

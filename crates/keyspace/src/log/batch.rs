@@ -126,7 +126,9 @@ impl RecordBatch {
             }
             outlet.sink.append(&self.ops, self.kind);
             self.ops.clear();
-            self.ops.shrink_to(KEPT_BYTES_MAX);
+            if self.ops.capacity() > KEPT_BYTES_MAX {
+                self.ops.shrink_to(KEPT_BYTES_MAX);
+            }
         }
         bytes
     }

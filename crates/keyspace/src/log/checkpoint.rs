@@ -22,6 +22,7 @@
 //! SWAPDB moves keys that were not visited to where the pass has been already, so the pass starts
 //! over then.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::RecordKind;
@@ -48,6 +49,8 @@ pub struct Checkpoint<'k> {
     db: usize,
     shard: usize,
     position: u64,
+    /// Those that are visited: all, unless the pass is [divided](Checkpoint::divided).
+    shards: Range<usize>,
     swaps: u64,
     batch: RecordBatch,
     /// Large collections that the last steps met.
@@ -91,12 +94,31 @@ pub enum Pass {
 impl<'k> Checkpoint<'k> {
     /// Begins a pass. From where the log ends now it holds everything once the pass is complete.
     pub fn begin(keyspace: &'k Keyspace) -> Self {
+        Self::of_shards(keyspace, 0..keyspace.shard_count())
+    }
+
+    /// The same as up to `parts` passes for as many threads, which together log everything. Each that is underway when
+    /// databases are exchanged begins anew with all shards.
+    pub fn divided(keyspace: &'k Keyspace, parts: usize) -> Vec<Self> {
+        let count = keyspace.shard_count();
+        let parts = parts.clamp(1, count);
+        let bound = |part: usize| part * count / parts;
+        let pass = |part| Self {
+            code: if part == 0 { CodeWalk::After(None) } else { CodeWalk::Done },
+            has_place: part > 0,
+            ..Self::of_shards(keyspace, bound(part)..bound(part + 1))
+        };
+        (0..parts).map(pass).collect()
+    }
+
+    fn of_shards(keyspace: &'k Keyspace, shards: Range<usize>) -> Self {
         let swaps = keyspace.swaps.load(Ordering::Relaxed);
         Self {
             keyspace,
             db: 0,
-            shard: 0,
+            shard: shards.start,
             position: 0,
+            shards,
             swaps,
             batch: RecordBatch::of(RecordKind::Restatement),
             large: Vec::new(),
@@ -217,8 +239,10 @@ impl<'k> Checkpoint<'k> {
 
     fn advance(&mut self) -> Pass {
         if self.position == 0 && self.large.is_empty() {
-            self.shard = (self.shard + 1) % self.keyspace.shard_count();
-            self.db += usize::from(self.shard == 0);
+            self.shard += 1;
+            if self.shard == self.shards.end {
+                (self.shard, self.db) = (self.shards.start, self.db + 1);
+            }
         }
         if self.keyspace.swaps.load(Ordering::Relaxed) != self.swaps {
             *self = Self::begin(self.keyspace);

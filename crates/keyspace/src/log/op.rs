@@ -273,6 +273,20 @@ fn spilled_of(entry: &Entry) -> Option<Spilled> {
 /// where.
 #[inline]
 pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
+    match entry.plain_string() {
+        Some(value) if value.len() < BLOB_LEN_MIN => {
+            let (out, raw) = (to.ops(), if entry.kind() == Kind::Raw { RAW } else { 0 });
+            out.reserve(entry.key().len() + value.len() + 32);
+            push_key(out, Code::Put as u8 | raw, db, entry.key());
+            push_varint(out, value.len() as u64);
+            out.extend_from_slice(value);
+        }
+        _ => encode_other_entry(to, db, entry),
+    }
+}
+
+#[inline(never)]
+fn encode_other_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     let (key, deadline_ms, attributes) = (entry.key(), entry.deadline_ms(), entry.attributes());
     let head = head_of(&attributes);
     let out = to.ops();
@@ -481,7 +495,15 @@ fn encode_key(
     deadline_ms: Option<i64>,
 ) {
     let deadline = if deadline_ms.is_some() { DEADLINE } else { 0 };
-    let (head, db, len) = (code as u8 | flags | deadline, db.get(), key.len());
+    push_key(out, code as u8 | flags | deadline, db, key);
+    if let Some(deadline_ms) = deadline_ms {
+        out.extend_from_slice(&deadline_ms.to_le_bytes());
+    }
+}
+
+#[inline(always)]
+fn push_key(out: &mut Vec<u8>, head: u8, db: DbIndex, key: &[u8]) {
+    let (db, len) = (db.get(), key.len());
     if db | len < 0x80 {
         // As nearly always: both varints are a byte, and one check of the capacity suffices for all.
         out.extend_from_slice(&[head, db as u8, len as u8]);
@@ -491,9 +513,6 @@ fn encode_key(
         push_varint(out, len as u64);
     }
     out.extend_from_slice(key);
-    if let Some(deadline_ms) = deadline_ms {
-        out.extend_from_slice(&deadline_ms.to_le_bytes());
-    }
 }
 
 #[inline]
@@ -802,8 +821,8 @@ mod tests {
                 };
                 let is_alone = deadline_ms.is_none() && head_of(&attributes) == 0;
                 prop_assert_eq!(plain_put(&record), plain.filter(|_| is_alone));
-                record.push(Code::Flush as u8);
-                prop_assert_eq!(plain_put(&record), None, "another operation follows");
+                let followed = [&record[..], &[Code::Flush as u8, 0]].concat();
+                prop_assert_eq!(plain_put(&followed), None);
                 let again = Entry::new(&key, value.content(), at, Access::default());
                 prop_assert_eq!(again.encoding(), entry.encoding());
                 let (mut a, mut b) = (Vec::new(), Vec::new());
