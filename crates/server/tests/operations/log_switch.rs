@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use tierce_cask::disk::{Fault, SimDisk};
 use tierce_engine::durability::{LogDirectory, LogOptions, Operator, Severity, WalHandle, recover};
