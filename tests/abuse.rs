@@ -1,5 +1,5 @@
-//! Random abuse of all protocols from many connections, while well-behaved clients verify their data. `scripts/abuse-soak`
-//! does the same for minutes.
+//! Random abuse of all protocols from many connections, while well-behaved clients verify their data.
+//! `scripts/abuse-soak` does the same for minutes.
 
 use tierce_harness::abuse::{self, Abuse, Extent};
 

@@ -53,7 +53,8 @@ fn key(writer: u64, n: u64) -> Vec<u8> {
     format!("{writer}/{n:03}").into_bytes()
 }
 
-/// Writes so much, and on until compaction has had something to do. Each writer owns its keys and knows what they are; its model is returned.
+/// Writes so much, and on until compaction has had something to do. Each writer owns its keys and knows what they are;
+/// its model is returned.
 fn write(db: &Db, writer: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut model = BTreeMap::new();
     for step in 0..40 * STEPS {

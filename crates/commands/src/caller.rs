@@ -170,8 +170,8 @@ impl Caller {
         self.reply_mode = reply_mode.after_command();
     }
 
-    /// Whether it is the primary that this server follows. What it sends has been done already, so nothing keeps it from
-    /// being done here as well.
+    /// Whether it is the primary that this server follows. What it sends has been done already, so nothing keeps it
+    /// from being done here as well.
     #[must_use]
     #[inline]
     pub fn is_primary(&self) -> bool {

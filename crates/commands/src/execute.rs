@@ -303,8 +303,8 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// The same on a thread for long commands. The command has passed the gates, and passes them again when it has locked
-    /// its keys.
+    /// The same on a thread for long commands. The command has passed the gates, and passes them again when it has
+    /// locked its keys.
     pub fn run_late(&mut self) -> Option<Interrupt> {
         match self.lock_late() {
             Ok(()) => self.run(),

@@ -262,8 +262,8 @@ impl Gates {
         level.is_some()
     }
 
-    /// In a failover the stream pauses before the role is seen to change. Writes are held back until then, and then refused
-    /// as those of a replica. So the role is looked at behind the failover.
+    /// In a failover the stream pauses before the role is seen to change. Writes are held back until then, and then
+    /// refused as those of a replica. So the role is looked at behind the failover.
     #[cold]
     fn note_no_stream(&mut self, kernel: &Kernel) {
         self.lacks_replicas |= !kernel.failover.is_on();
@@ -425,7 +425,8 @@ impl Gates {
     }
 }
 
-/// Whether what changes goes to replicas. A log in a bucket follows the changes as well, and confirms nothing for replicas.
+/// Whether what changes goes to replicas. A log in a bucket follows the changes as well, and confirms nothing for
+/// replicas.
 #[inline]
 fn has_stream(kernel: &Kernel) -> bool {
     let feed = &kernel.feed;

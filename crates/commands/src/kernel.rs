@@ -55,7 +55,8 @@ pub trait Front: Send + Sync {
     /// Carries an answer to the client that waits for it.
     fn answer(&self, answer: Answer);
 
-    /// Has a result called due ([`blocking::result_is_due`](crate::blocking::result_is_due)) after so many milliseconds.
+    /// Has a result called due ([`blocking::result_is_due`](crate::blocking::result_is_due)) after so many
+    /// milliseconds.
     fn set_deadline(&self, deferred: &Arc<Deferred>, after_ms: u64);
 
     /// Tells all workers.
@@ -345,12 +346,14 @@ impl Kernel {
         self.log.set_replica(follows);
     }
 
-    /// Has clients served that wait for keys which were changed with these locks, as the log of another server was applied.
+    /// Has clients served that wait for keys which were changed with these locks, as the log of another server was
+    /// applied.
     pub fn serve_waiting(&self, locks: &mut ShardLocks<'_>) {
         locks.take_ready().into_iter().for_each(|key| self.offload.serve(key));
     }
 
-    /// Finds out whether there are enough replicas for clients to write. To be called when one comes, goes or is silent.
+    /// Finds out whether there are enough replicas for clients to write. To be called when one comes, goes or is
+    /// silent.
     pub fn count_replicas(&self, settings: &Settings, now_ms: i64) {
         const WANTED: DirectiveId = DirectiveId::of("min-replicas-to-write");
         const LAG_MAX: DirectiveId = DirectiveId::of("min-replicas-max-lag");
@@ -369,8 +372,8 @@ impl Kernel {
         }
     }
 
-    /// The data do not change any more until the next start, and are those of this place. In the log of a replica that is
-    /// noted with its last change.
+    /// The data do not change any more until the next start, and are those of this place. In the log of a replica that
+    /// is noted with its last change.
     pub fn end_at(&self, place: StreamPlace) {
         if self.role.following().is_none() {
             let mut locks = self.keyspace.locks();

@@ -1,13 +1,14 @@
 //! The lease of the log in a bucket, to which replies are bound with `bucket-takeover yes`.
 //!
 //! While another process may take the log over, what this one shows is true only as long as it owns the log. So each
-//! reply passes a gate **after** its request was executed: if a fresh clock shows that the lease is held, no other process
-//! could own the log up to this moment, and the reply may leave whenever it gets to. If the lease is over, the reply waits
-//! for a *proof*: the confirmation of an append that began after the reply had come to the gate. An append that began
-//! earlier proves nothing, since it may have landed before another process claimed the log, and the request may have run
-//! afterwards. A process that is deposed has no replies any more.
+//! reply passes a gate **after** its request was executed: if a fresh clock shows that the lease is held, no other
+//! process could own the log up to this moment, and the reply may leave whenever it gets to. If the lease is over, the
+//! reply waits for a *proof*: the confirmation of an append that began after the reply had come to the gate. An append
+//! that began earlier proves nothing, since it may have landed before another process claimed the log, and the request
+//! may have run afterwards. A process that is deposed has no replies any more.
 //!
-//! Whoever writes the log tells the gate when an append begins and when it is confirmed. Without a lease the gate is open.
+//! Whoever writes the log tells the gate when an append begins and when it is confirmed. Without a lease the gate is
+//! open.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;

@@ -264,7 +264,8 @@ impl<'k> Meter<'k> {
         }
     }
 
-    /// The clock as it was read last: when the last command that was timed alone ended, or a run, or when the batch began.
+    /// The clock as it was read last: when the last command that was timed alone ended, or a run, or when the batch
+    /// began.
     #[must_use]
     #[inline]
     pub fn read_nanos(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! Statistics for monitoring, as numbers with names and labels. INFO prints the same registry.
 //!
-//! Labels are commands, databases, kinds of errors and of memory, never keys or clients, so the number of series is bounded.
+//! Labels are commands, databases, kinds of errors and of memory, never keys or clients, so the number of series is
+//! bounded.
 
 /// How a number moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,9 @@
 //! The levels of durability beyond this server: a write is acknowledged when replicas have it.
 //!
-//! The replies of a batch with writes wait here, outside of the connection's output, until enough replicas have confirmed
-//! the last of these writes, and the connection executes nothing meanwhile. So replies stay in order, and a pipeline
-//! waits once for each batch. If the confirmations do not come in time, each reply to a write becomes an error: the
-//! write is done, and may be lost.
+//! The replies of a batch with writes wait here, outside of the connection's output, until enough replicas have
+//! confirmed the last of these writes, and the connection executes nothing meanwhile. So replies stay in order, and a
+//! pipeline waits once for each batch. If the confirmations do not come in time, each reply to a write becomes an
+//! error: the write is done, and may be lost.
 
 use std::fmt;
 

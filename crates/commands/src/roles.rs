@@ -75,8 +75,8 @@ impl Kernel {
         is_begun
     }
 
-    /// Follows a replica, which is to take over: it has everything, or is to do without. `false` if the failover with this
-    /// number is over, or `is_as_thought` is not: that is asked while the role is held still.
+    /// Follows a replica, which is to take over: it has everything, or is to do without. `false` if the failover with
+    /// this number is over, or `is_as_thought` is not: that is asked while the role is held still.
     pub fn hand_over(
         &self,
         number: u64,
@@ -109,8 +109,8 @@ impl Kernel {
         }
     }
 
-    /// Undoes a failover, for this reason: this server is a primary, or is one again. Whether there was one. The role is
-    /// held still.
+    /// Undoes a failover, for this reason: this server is a primary, or is one again. Whether there was one. The role
+    /// is held still.
     pub fn abort_failover(&self, why: &str) -> bool {
         let phase = self.failover.phase();
         match phase {

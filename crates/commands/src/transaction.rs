@@ -284,8 +284,8 @@ impl Transaction {
                 let keys = command.spec.key_indexes(args);
                 self.keys.extend(keys.map(|index| keyspace.hash(&args[index])));
             }
-            // A program may reach for keys that it has not declared, and what ran before it in the transaction cannot be
-            // run again: it may have done more than to change keys.
+            // A program may reach for keys that it has not declared, and what ran before it in the transaction cannot
+            // be run again: it may have done more than to change keys.
             Scope::Stepwise
             | Scope::All
             | Scope::AllInTurns

@@ -392,9 +392,9 @@ impl Waits {
     }
 
     /// Whether what it waits for is certain to come, so that requests which a client has left behind are
-    /// still executed. Keys may never come, and their elements would be lost; nor may replicas. And during a pause the operator
-    /// may be changing the data: what clients wanted that have gone is not done then, as in Redis. Nor is a password
-    /// looked at when its client has gone.
+    /// still executed. Keys may never come, and their elements would be lost; nor may replicas. And during a pause the
+    /// operator may be changing the data: what clients wanted that have gone is not done then, as in Redis. Nor is a
+    /// password looked at when its client has gone.
     pub fn outlives_client(&self) -> bool {
         !matches!(
             self.wait,

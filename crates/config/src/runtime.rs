@@ -193,7 +193,8 @@ impl Config {
 
     /// CONFIG REWRITE: brings the configuration file in line with what is in force. It keeps
     /// comments, order, and every line that is still true, and waits for the disk. The users have the lines that
-    /// `users` makes, without the word `user`: when no other thread writes the file, so that the last one writes the newest.
+    /// `users` makes, without the word `user`: when no other thread writes the file, so that the last one writes the
+    /// newest.
     ///
     /// # Errors
     /// If the server was started without a file, or it cannot be written; the old file is whole

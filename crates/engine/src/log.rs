@@ -1,7 +1,7 @@
 //! The server's log: one line for each event, with time, level and role.
 //!
-//! A line has the format of Redis, so that its tools can read it, except that the time is always in UTC; or it is a JSON
-//! object, for log collectors (`log-format`):
+//! A line has the format of Redis, so that its tools can read it, except that the time is always in UTC; or it is a
+//! JSON object, for log collectors (`log-format`):
 //!
 //! ```text
 //! 4711:M 20 Nov 2026 21:01:04.123 * Listening on 127.0.0.1:6379

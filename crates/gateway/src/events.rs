@@ -2,12 +2,12 @@
 //!
 //! A subscriber is a RESP connection of its own to the server: the event loops serve one end of a socket pair like any
 //! connection, and this module reads the other end while the HTTP client reads events. So subscribers over HTTP have
-//! all properties of other subscribers: their permissions are checked when they subscribe and when rules change, they are
-//! in CLIENT LIST, and client-output-buffer-limit closes slow ones. The gateway itself keeps one read and one incomplete
-//! message for each.
+//! all properties of other subscribers: their permissions are checked when they subscribe and when rules change, they
+//! are in CLIENT LIST, and client-output-buffer-limit closes slow ones. The gateway itself keeps one read and one
+//! incomplete message for each.
 //!
-//! An event has the parts of a message separated by commas, as Upstash writes them: `data: message,news,text`. Lines of a
-//! text become lines of the event.
+//! An event has the parts of a message separated by commas, as Upstash writes them: `data: message,news,text`. Lines of
+//! a text become lines of the event.
 
 use std::future::Future;
 use std::io;

@@ -76,7 +76,8 @@ const ACCEPT_RESTS: Duration = Duration::from_millis(100);
 /// What keeps the kernel alive.
 pub type KernelHandle = Arc<dyn Deref<Target = Kernel> + Send + Sync>;
 
-/// Makes a connection to the server that speaks RESP, for a client with this address that has connected to the other one.
+/// Makes a connection to the server that speaks RESP, for a client with this address that has connected to the other
+/// one.
 pub type Dial = Box<dyn Fn(SocketAddr, SocketAddr) -> io::Result<UnixStream> + Send + Sync>;
 
 /// Why the gateway cannot listen where it should.
@@ -178,8 +179,8 @@ impl Gateway {
     /// that stay, and those that are there, go on; without a port they are closed. Until [`Gateway::serve`] only the
     /// health of the server is told.
     ///
-    /// The caller may be a command of the gateway itself, so no command is waited for. Once the server ends, this has no
-    /// effect.
+    /// The caller may be a command of the gateway itself, so no command is waited for. Once the server ends, this has
+    /// no effect.
     ///
     /// # Errors
     /// When an address cannot be had, or a thread; it listens where it did then.

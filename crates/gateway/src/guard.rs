@@ -2,8 +2,8 @@
 //!
 //! A web page that a user of this machine visits can make the browser send requests here. Three rules refuse them:
 //!
-//! - **Host**: an address, `localhost` or a name in `http-hosts`. So a page cannot pass by having its own name resolve to
-//!   this machine (DNS rebinding).
+//! - **Host**: an address, `localhost` or a name in `http-hosts`. So a page cannot pass by having its own name resolve
+//!   to this machine (DNS rebinding).
 //! - **Origin**, which browsers send with every scripted request that is not a plain GET: must be in `http-origins`.
 //! - **Sec-Fetch-Site**, which browsers send with requests for images, forms and the like: not from another site.
 //!

@@ -1,7 +1,7 @@
 //! HTTP beside the event loops: commands as JSON, messages as server-sent events, health checks, and metrics.
 //!
-//! One listener (`http-port`) on a thread of its own with a small tokio runtime, off the data path. It calls the command
-//! kernel directly, as a caller with the rights of a user. `docs/http.md` describes what clients see, and
+//! One listener (`http-port`) on a thread of its own with a small tokio runtime, off the data path. It calls the
+//! command kernel directly, as a caller with the rights of a user. `docs/http.md` describes what clients see, and
 //! `docs/decisions/0026-http-on-a-runtime-of-its-own.md` why HTTP is not a protocol of the event loops.
 //!
 //! | module | what it holds |

@@ -106,7 +106,8 @@ impl Keyspace {
         is_enough.then_some(room)
     }
 
-    /// Copies the value of a key. Counts a hit or a miss, and a use of the key if `touch` says so. The caller holds no shard.
+    /// Copies the value of a key. Counts a hit or a miss, and a use of the key if `touch` says so. The caller holds no
+    /// shard.
     ///
     /// `None` if the key changed before the copy was complete.
     ///

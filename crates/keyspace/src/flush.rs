@@ -154,7 +154,8 @@ impl ShardLocks<'_> {
     /// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
     /// it has. Returns the number of keys.
     ///
-    /// Under a [`MultiShardGuard`](crate::MultiShardGuard) of all shards they stay locked, so the reaper frees in any case.
+    /// Under a [`MultiShardGuard`](crate::MultiShardGuard) of all shards they stay locked, so the reaper frees in any
+    /// case.
     ///
     /// # Errors
     ///

@@ -395,8 +395,8 @@ impl Db<'_> {
         true
     }
 
-    /// Notes of an item what another server has noted of it; without flags it keeps those that it has. Who has the key in
-    /// a cache hears of it when it becomes out of date. `false` if the key holds no string.
+    /// Notes of an item what another server has noted of it; without flags it keeps those that it has. Who has the key
+    /// in a cache hears of it when it becomes out of date. `false` if the key holds no string.
     pub fn set_note(&mut self, key: Key<'_>, flags: Option<u32>, marks: Marks) -> bool {
         let Some(entry) = self.find(key) else { return false };
         if entry.value_type() != ValueType::String {

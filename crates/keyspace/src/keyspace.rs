@@ -235,8 +235,8 @@ impl Keyspace {
     }
 
     /// Access for a worker, which never waits for a shard that another thread holds for long: it tries
-    /// ([`ShardLocks::reach`], [`ShardLocks::try_lock_many`], [`ShardLocks::try_lock_all`]), and is woken when it may try
-    /// again ([`Keyspace::on_freed`]).
+    /// ([`ShardLocks::reach`], [`ShardLocks::try_lock_many`], [`ShardLocks::try_lock_all`]), and is woken when it may
+    /// try again ([`Keyspace::on_freed`]).
     #[inline]
     #[must_use]
     pub fn worker_locks(&self, worker: u16) -> ShardLocks<'_> {

@@ -534,7 +534,8 @@ fn held_among<'h, 'k>(together: &'h mut [Held<'k>], index: usize) -> &'h mut Hel
 }
 
 /// Several shards locked at once. Dropping it unlocks them, except that a single one stays locked
-/// until the next request or [`ShardLocks::release`]. What an undo log ([`ShardLocks::begin_undo`]) still has is taken back.
+/// until the next request or [`ShardLocks::release`]. What an undo log ([`ShardLocks::begin_undo`]) still has is taken
+/// back.
 pub struct MultiShardGuard<'l, 'k> {
     locks: &'l mut ShardLocks<'k>,
     ends: Ends,

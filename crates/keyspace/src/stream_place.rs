@@ -1,8 +1,9 @@
-//! The replication offset that the data of a replica corresponds to, so that the replica can continue there after a restart.
+//! The replication offset that the data of a replica corresponds to, so that the replica can continue there after a
+//! restart.
 //!
 //! The offset is logged in the record of the change that reaches it. **Invariant:** the last offset in a log is that of
-//! the data in this log, or an older one after which the stream has changed nothing. So a power cut that takes the end of
-//! the log takes data and offset together.
+//! the data in this log, or an older one after which the stream has changed nothing. So a power cut that takes the end
+//! of the log takes data and offset together.
 //!
 //! A primary logs the place in its own stream once, when it ends in order ([`ShardLocks::end_at`]), and takes it back
 //! when it starts ([`ShardLocks::move_to`]). So the log of a primary that was killed has none.

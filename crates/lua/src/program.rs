@@ -13,7 +13,8 @@ pub struct Script {
     sha: Sha1,
     source: Arc<[u8]>,
     flags: Flags,
-    /// Where the end of the first line is, if that begins with `#!`; the code begins there, so that lines count from it.
+    /// Where the end of the first line is, if that begins with `#!`; the code begins there, so that lines count from
+    /// it.
     code_start: usize,
 }
 

@@ -4,8 +4,8 @@
 //!   changes nothing.
 //! - A bucket holds the connections of one second. An idle address may open that many at once.
 //! - IPv6 addresses count by their /64 network, because one machine usually owns all addresses of it.
-//! - The table has a fixed size. When it is full, it forgets the bucket that is nearest to full. Only a client with more
-//!   addresses than the table has entries gains from that, and a limit per address never stops such a client.
+//! - The table has a fixed size. When it is full, it forgets the bucket that is nearest to full. Only a client with
+//!   more addresses than the table has entries gains from that, and a limit per address never stops such a client.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

@@ -193,8 +193,8 @@ impl<M: Send> Handle<M> {
     }
 
     /// Serves a connected stream socket as if a listener with this tag had accepted it, for a client that came in
-    /// another way. It must be non-blocking. Without a descriptor to spare, or after [`Handle::drain`], its peer finds it
-    /// closed.
+    /// another way. It must be non-blocking. Without a descriptor to spare, or after [`Handle::drain`], its peer finds
+    /// it closed.
     pub fn adopt(&self, socket: OwnedFd, endpoints: Endpoints, listener: ListenerTag) {
         self.shared.acceptor.post(AcceptorMail::Adopt(Adopted { socket, endpoints, listener }));
     }

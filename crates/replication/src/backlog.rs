@@ -1,12 +1,12 @@
 //! A stream of bytes with offsets, shared by all its readers.
 //!
 //! One thread appends. Any number of readers take what they lack, each at its own speed, and all from the same
-//! memory. The recent past is kept for readers that come back ([`Backlog::reader_at`]); older bytes are kept only while a
-//! reader still needs them.
+//! memory. The recent past is kept for readers that come back ([`Backlog::reader_at`]); older bytes are kept only while
+//! a reader still needs them.
 //!
 //! Memory: the recent past, and what the slowest reader has yet to take, which is at most the lag that it is
-//! allowed, rounded up to blocks. A reader that lags more is [lost](Taken::Lost). The appending thread never waits for a
-//! reader, unless it asks to ([`Backlog::wait_for_readers`]).
+//! allowed, rounded up to blocks. A reader that lags more is [lost](Taken::Lost). The appending thread never waits for
+//! a reader, unless it asks to ([`Backlog::wait_for_readers`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;

@@ -8,8 +8,8 @@
 //! executed before them by any client, so that no reply shows what the loss of this machine would undo.
 //!
 //! With `bucket-takeover yes`, all replies wait as well while the lease is over, and none is sent by a process that is
-//! deposed ([`LeaseGate`](crate::commands::lease::LeaseGate) says why that is asked here, behind the execution). What comes
-//! behind a reply that waits for the lease waits with it.
+//! deposed ([`LeaseGate`](crate::commands::lease::LeaseGate) says why that is asked here, behind the execution). What
+//! comes behind a reply that waits for the lease waits with it.
 //!
 //! A worker knows which of its connections wait. It asks for a sync once a turn, and checks these
 //! connections when a sync is done ([`Notice::Durable`]).

@@ -1,7 +1,7 @@
 //! The replies of a batch whose writes replicas have to have first (`replicas` in `CLIENT DURABILITY`).
 //!
-//! Each reply is taken out of the output when its request has run, together with the fact whether the request has changed
-//! anything: an error may have to be sent in its place.
+//! Each reply is taken out of the output when its request has run, together with the fact whether the request has
+//! changed anything: an error may have to be sent in its place.
 
 use tierce_output::Output;
 

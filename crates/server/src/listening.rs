@@ -75,8 +75,8 @@ impl ListeningError {
     }
 }
 
-/// Connects to the server itself, over a pair of sockets, for a client that has come in by HTTP: the other end is served
-/// like a connection of this client that speaks RESP.
+/// Connects to the server itself, over a pair of sockets, for a client that has come in by HTTP: the other end is
+/// served like a connection of this client that speaks RESP.
 pub fn dial<M: Send>(
     handle: &Handle<M>,
     peer: SocketAddr,

@@ -146,9 +146,9 @@ fn take_turn(kernel: &Kernel, seat: Seat, job: Job) {
     }
 }
 
-/// Runs a command, and answers, unless its client was killed, or the client that was to get its result has gone. It passes the gates
-/// once more: what has happened while it waited here may refuse it, or hold it back; then it is returned, with the time
-/// after which it is tried again.
+/// Runs a command, and answers, unless its client was killed, or the client that was to get its result has gone. It
+/// passes the gates once more: what has happened while it waited here may refuse it, or hold it back; then it is
+/// returned, with the time after which it is tried again.
 fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
     if job.caller.client.is_closing() {
         return None;
@@ -205,7 +205,8 @@ fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
 }
 
 /// # Errors
-/// When the gates hold the command back, or others that have its shards for long; it has changed and replied nothing then.
+/// When the gates hold the command back, or others that have its shards for long; it has changed and replied nothing
+/// then.
 fn judge_and_execute<'k>(
     kernel: &'k Kernel,
     counters: &'k Counters,

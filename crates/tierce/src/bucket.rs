@@ -24,7 +24,8 @@ use crate::upkeep::{count, print};
 /// Credentials, region and endpoint come from the environment, as for the server. All may be used while a server owns
 /// the log.
 ///
-/// Exit code: 0 when it was done, 1 when list, verify, prune, branch or unpin found damage, 2 when it could not be done.
+/// Exit code: 0 when it was done, 1 when list, verify, prune, branch or unpin found damage, 2 when it could not be
+/// done.
 #[derive(Args, Debug)]
 pub struct BucketArgs {
     #[command(subcommand)]
@@ -61,8 +62,8 @@ enum Action {
     },
     /// Remove a pin: what only it keeps is deleted by the next prune
     ///
-    /// `list` shows the pins. One of a restore that died ends by itself, after a day. One of a branch is needed until the
-    /// branch, and all branches of it, have snapshots of their own; moments before these are given up with it.
+    /// `list` shows the pins. One of a restore that died ends by itself, after a day. One of a branch is needed until
+    /// the branch, and all branches of it, have snapshots of their own; moments before these are given up with it.
     Unpin {
         /// Name of the pin, as list shows it
         pin: String,
@@ -89,8 +90,8 @@ enum Action {
     },
     /// Begin a log that continues this one from a moment
     ///
-    /// Nothing is copied. An empty data directory with --bucket NEW gets the data of the moment. In this log, only a pin
-    /// is written: what the branch needs is kept, until the pin is deleted.
+    /// Nothing is copied. An empty data directory with --bucket NEW gets the data of the moment. In this log, only a
+    /// pin is written: what the branch needs is kept, until the pin is deleted.
     Branch {
         /// Location of the new log, where there is none
         new: String,

@@ -1,7 +1,7 @@
 //! `tierce inspect`: the big and the hot keys of a live server.
 //!
-//! Big keys are found by SCAN, while the server goes on serving; hot keys by HOTKEYS, which runs for a few seconds. Memory
-//! is bounded by the keys that are shown. It works with redis-server as well; HOTKEYS came with Redis 8.6.
+//! Big keys are found by SCAN, while the server goes on serving; hot keys by HOTKEYS, which runs for a few seconds.
+//! Memory is bounded by the keys that are shown. It works with redis-server as well; HOTKEYS came with Redis 8.6.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -2,7 +2,8 @@
 //!
 //! No safe code can overwrite the arguments of a running process. So the program replaces itself by another copy, with
 //! the same process id, that has the passwords in its environment: that is for its own user and root only. They can be
-//! seen until then, as those of redis-server can until it has overwritten them; a configuration file does not show them.
+//! seen until then, as those of redis-server can until it has overwritten them; a configuration file does not show
+//! them.
 
 use std::ffi::OsString;
 use std::io;

@@ -54,8 +54,8 @@ pub struct ImportArgs {
 
 /// Export a data directory for Redis 7.0 and later, or as lines of JSON.
 ///
-/// Writes a new RDB file, append-only directory, or file of JSON lines. It never overwrites anything and never changes the data
-/// directory. Stop the server first.
+/// Writes a new RDB file, append-only directory, or file of JSON lines. It never overwrites anything and never changes
+/// the data directory. Stop the server first.
 ///
 /// Exit code: 0 when everything was exported, 2 when nothing was: a server uses the data directory, it
 /// holds no data, or TARGET exists.

@@ -43,8 +43,8 @@ pub fn resp_request(data: &[u8]) {
     assert_eq!(pieces, whole);
 }
 
-/// All arguments behind each other, each behind its length, each request behind its number of arguments: a fuzzer spends
-/// its time on parsing, and not on vectors of vectors.
+/// All arguments behind each other, each behind its length, each request behind its number of arguments: a fuzzer
+/// spends its time on parsing, and not on vectors of vectors.
 type Requests = (Vec<u8>, Result<usize, ProtocolError>);
 
 fn parse_in_pieces(input: &[u8], limits: &Limits, piece: usize, max_requests: usize) -> Requests {

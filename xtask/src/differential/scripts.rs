@@ -17,8 +17,8 @@ pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (1, "COMMAND GETKEYS EVAL return 2 {key} {key} {value}"),
 ];
 
-/// What they run. None replies by the clock, by chance, in an order that is left open, or with scores, which 7.0 spells with
-/// 17 digits.
+/// What they run. None replies by the clock, by chance, in an order that is left open, or with scores, which 7.0 spells
+/// with 17 digits.
 pub(super) const SCRIPTS: [&str; 24] = [
     "return redis.call('get', KEYS[1])",
     "return redis.pcall('get', KEYS[1])",

@@ -13,7 +13,8 @@ use crate::command::Table;
 
 static TABLE: LazyLock<Table> = LazyLock::new(crate::table);
 
-/// Calls that are checked against each user: with keys that are read, written and both, channels, a subcommand, nothing.
+/// Calls that are checked against each user: with keys that are read, written and both, channels, a subcommand,
+/// nothing.
 const CALLS: &[&[&[u8]]] = &[
     &[b"GET", b"a"],
     &[b"SET", b"ab", b"x", b"GET"],

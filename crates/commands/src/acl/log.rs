@@ -1,7 +1,7 @@
 //! `ACL LOG`: what was denied to whom.
 //!
-//! The same denial again within a minute is counted with the first one, if that is among the newest entries. So a client
-//! that repeats itself does not drive out the others.
+//! The same denial again within a minute is counted with the first one, if that is among the newest entries. So a
+//! client that repeats itself does not drive out the others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

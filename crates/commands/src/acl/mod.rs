@@ -19,8 +19,8 @@
 //!   disk, before keys are locked.
 //! * What is denied is denied again when a request runs later than it was checked: in EXEC, on a thread for long
 //!   commands, for a client that has waited for keys.
-//! * This module knows neither clients nor commands' bodies. What follows from a change, such as closing connections, is
-//!   done by the commands that change users.
+//! * This module knows neither clients nor commands' bodies. What follows from a change, such as closing connections,
+//!   is done by the commands that change users.
 
 mod check;
 mod error;

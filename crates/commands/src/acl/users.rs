@@ -60,7 +60,8 @@ impl Users {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Whether clients cannot become more than they are from the start: the default user is open, and there is no other.
+    /// Whether clients cannot become more than they are from the start: the default user is open, and there is no
+    /// other.
     #[must_use]
     pub fn need_not_authenticate(&self) -> bool {
         self.is_open() && self.by_name.read().len() == 1

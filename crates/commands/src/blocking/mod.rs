@@ -277,8 +277,8 @@ pub(crate) fn unblock_all(kernel: &Kernel) {
 /// The same for one client.
 fn unblock_by_role(kernel: &Kernel, client: &Client) {
     let redirects = client.has(ClientFlags::REDIRECTS);
-    // Who takes a client out of its list answers it. So its connection is closed by this answer, or stays open: there is no
-    // other answer that could be on its way already when it is said to be closing.
+    // Who takes a client out of its list answers it. So its connection is closed by this answer, or stays open: there
+    // is no other answer that could be on its way already when it is said to be closing.
     let close = || client.set(ClientFlags::CLOSING, true);
     if let Some((to, proto, _)) = kernel.unblock_confirming(client.conn) {
         close();
@@ -287,7 +287,8 @@ fn unblock_by_role(kernel: &Kernel, client: &Client) {
         let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
         kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
     }
-    // Nothing has been done for it, unlike for one that waits for replicas, which must not do its write again elsewhere.
+    // Nothing has been done for it, unlike for one that waits for replicas, which must not do its write again
+    // elsewhere.
     match redirects {
         true => end_waiting(kernel, client, REDIRECTED, || ()),
         false => end_waiting(kernel, client, ROLE_CHANGED, close),

@@ -2,9 +2,9 @@
 //! comes later goes to the client that the last argument names.
 //!
 //! Such a command runs the command that it is named after, in [`Mode::NonBlocking`]. If that has its reply at once, the
-//! connection gets it like any other. If it has to wait for keys or takes long, then a [`Deferred`] is made, which takes the
-//! place of the waiting client: it is served, or times out, as a blocked client is ([`super::serve`]), or its command runs
-//! on a thread for long commands.
+//! connection gets it like any other. If it has to wait for keys or takes long, then a [`Deferred`] is made, which
+//! takes the place of the waiting client: it is served, or times out, as a blocked client is ([`super::serve`]), or its
+//! command runs on a thread for long commands.
 //!
 //! When its sender or its receiver has gone it is cancelled like a blocked client whose connection ends, so no element
 //! is popped for it any more.

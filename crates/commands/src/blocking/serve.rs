@@ -190,8 +190,8 @@ impl<'k> Serving<'k, '_> {
         Outcome::Served
     }
 
-    /// Whether the client may still make the call that it has sent. That is not always the one that runs: NBLPOP runs as
-    /// BLPOP, without the last argument.
+    /// Whether the client may still make the call that it has sent. That is not always the one that runs: NBLPOP runs
+    /// as BLPOP, without the last argument.
     fn check_rights(
         &self,
         blocked: &Blocked,

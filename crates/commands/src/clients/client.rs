@@ -305,8 +305,8 @@ impl Client {
         self.queued_bytes.store(bytes, Relaxed);
     }
 
-    /// Memory that it occupies: its record and buffers, what it has queued, waits for, watches and subscribes to. That of watches and
-    /// subscriptions is estimated, since they share it with those of other clients.
+    /// Memory that it occupies: its record and buffers, what it has queued, waits for, watches and subscribes to. That
+    /// of watches and subscriptions is estimated, since they share it with those of other clients.
     pub fn memory_bytes(&self) -> usize {
         let input = self.input_bytes.load(Relaxed) + self.free_input_bytes();
         let watched = self.watch.lock().as_ref().map_or(0, |watch| watch.keys());

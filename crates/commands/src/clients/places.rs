@@ -1,8 +1,8 @@
 //! Which clients `maxclients` admits.
 //!
 //! Some connections are reserved for each protocol that has a listener, and for RESP clients on this machine, so that a
-//! flood of one protocol locks out neither the clients of another one nor the administrator. A reservation ends when such
-//! a client uses it. All other connections are first come, first served.
+//! flood of one protocol locks out neither the clients of another one nor the administrator. A reservation ends when
+//! such a client uses it. All other connections are first come, first served.
 
 use super::Client;
 

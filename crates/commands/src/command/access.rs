@@ -7,8 +7,8 @@ use super::{Flags, Spec};
 pub struct Access {
     /// It may change data.
     pub writes: bool,
-    /// It runs a program that may change data, or may not: it waits where writes wait, but only the writes themselves are
-    /// refused.
+    /// It runs a program that may change data, or may not: it waits where writes wait, but only the writes themselves
+    /// are refused.
     pub may_write: bool,
     /// It may take more memory.
     pub grows: bool,

@@ -1,7 +1,7 @@
 //! Commands that clients know by other names: `rename-command`.
 //!
-//! Only what clients say is translated. Everything else goes by the name that a command has in its [`Spec`](super::Spec):
-//! rules of users, statistics, what is logged.
+//! Only what clients say is translated. Everything else goes by the name that a command has in its
+//! [`Spec`](super::Spec): rules of users, statistics, what is logged.
 
 use std::collections::BTreeMap;
 
@@ -50,8 +50,8 @@ impl Table {
         Ok(())
     }
 
-    /// What the server itself says for AUTH, on a connection that it makes to itself for a client of another protocol: if
-    /// AUTH has another name, or none, a name that nothing else knows.
+    /// What the server itself says for AUTH, on a connection that it makes to itself for a client of another protocol:
+    /// if AUTH has another name, or none, a name that nothing else knows.
     pub fn name_of_auth(&self) -> &[u8] {
         self.secret_auth.as_deref().unwrap_or(AUTH).as_bytes()
     }

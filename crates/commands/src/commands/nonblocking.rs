@@ -1,5 +1,5 @@
-//! NBLPOP and its relatives: the commands without the NB, or with B in its place, whose replies may come later while the
-//! connection goes on. See `docs/nonblocking.md` and [`blocking`].
+//! NBLPOP and its relatives: the commands without the NB, or with B in its place, whose replies may come later while
+//! the connection goes on. See `docs/nonblocking.md` and [`blocking`].
 
 use tierce_wire::number;
 use tierce_wire::resp::{OwnedArgs, Rest};

@@ -3,8 +3,9 @@
 //! [`entry`] chooses how once, when the table is made. A command with a single key needs nothing: opening
 //! the key locks its shard, which stays locked while the next requests go there as well.
 //!
-//! **Invariant:** where much time may pass between the gates and the locks, on a thread for long commands and when a client
-//! is served that has waited, a command that writes passes the gates again with its keys locked, before it changes anything.
+//! **Invariant:** where much time may pass between the gates and the locks, on a thread for long commands and when a
+//! client is served that has waited, a command that writes passes the gates again with its keys locked, before it
+//! changes anything.
 
 use std::time::Duration;
 
@@ -149,8 +150,9 @@ impl<'k> Context<'_, 'k> {
         self.guard.locks.is_within()
     }
 
-    /// Holds the role still for as long as the result lives, for what changes it; see [`Role::hold_still`](crate::replication::role::Role::hold_still). `None` inside
-    /// of a transaction, which has held it since before it locked its shards.
+    /// Holds the role still for as long as the result lives, for what changes it; see
+    /// [`Role::hold_still`](crate::replication::role::Role::hold_still). `None` inside of a transaction, which has held
+    /// it since before it locked its shards.
     ///
     /// # Errors
     /// An interrupt when another thread has held it for long.
@@ -167,9 +169,9 @@ impl<'k> Context<'_, 'k> {
         still.map(Some).ok_or(Interrupt::Role.into())
     }
 
-    /// Looks at the gates once more, to be called with the keys locked where much time may have passed since the command
-    /// was judged. It has changed nothing yet, and replied nothing. What is called fails with an interrupt when one has
-    /// closed, or when its client has gone.
+    /// Looks at the gates once more, to be called with the keys locked where much time may have passed since the
+    /// command was judged. It has changed nothing yet, and replied nothing. What is called fails with an interrupt when
+    /// one has closed, or when its client has gone.
     #[inline]
     pub(crate) fn judge_again(&self) -> impl FnOnce() -> Done + use<'k> {
         self.judge_again_as(Access::of(self.command.spec))

@@ -22,8 +22,8 @@ pub enum Mode<'a> {
     Attempt(&'a Attempt),
     /// It replies at once as if its time were up: nothing would wake it.
     Never,
-    /// The same: a program calls it that runs on a worker, or it runs on another thread that must not be kept from others;
-    /// it runs elsewhere from its beginning if this takes long.
+    /// The same: a program calls it that runs on a worker, or it runs on another thread that must not be kept from
+    /// others; it runs elsewhere from its beginning if this takes long.
     OfProgram,
     /// It is run on a thread for long commands, for a client that may wait, if there is one. It computes from
     /// copies where it can; see `copies`.

@@ -36,7 +36,8 @@ const REQUEST_WEIGHT: usize = 5;
 /// What a request weighs that reports on the server, or does something to it: INFO takes a hundred microseconds.
 const REPORT_WEIGHT: usize = 1_000;
 
-/// What a report says of a command is some thirty elements; its line on a client or a slow command takes as long as ten.
+/// What a report says of a command is some thirty elements; its line on a client or a slow command takes as long as
+/// ten.
 const COMMAND_WEIGHT: usize = 30;
 const LINE_WEIGHT: usize = 10;
 

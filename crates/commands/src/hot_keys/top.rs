@@ -1,4 +1,5 @@
-//! The heaviest keys of a stream of weighted keys, in bounded memory (Space-Saving: Metwally, Agrawal, El Abbadi, 2005).
+//! The heaviest keys of a stream of weighted keys, in bounded memory (Space-Saving: Metwally, Agrawal, El Abbadi,
+//! 2005).
 //!
 //! - A key with at least a `capacity`-th part of the total weight is among the entries.
 //! - The guaranteed weight of an entry is never more than its true weight.

@@ -195,8 +195,8 @@ impl PubSub {
         self.wait_for(&count)
     }
 
-    /// Publishes a message whose sender does not wait, from any thread. If more than `work` would have to be done for it
-    /// (see [`PubSub::weight_of_patterns`]), or older messages wait, it is published later, if there is a thread for
+    /// Publishes a message whose sender does not wait, from any thread. If more than `work` would have to be done for
+    /// it (see [`PubSub::weight_of_patterns`]), or older messages wait, it is published later, if there is a thread for
     /// that. So the messages of one thread keep their order. Returns how much was done of `work`.
     pub fn notify(&self, channel: &[u8], message: &[u8], work: usize) -> usize {
         if !self.has_subscribers() {

@@ -12,8 +12,8 @@ use super::trackers::{Tracker, Way};
 use super::{Invalidation, Kind, Name};
 use crate::waiting::ConnAddress;
 
-/// The subscriptions of a connection, and whether it tracks keys. It is removed when there is nothing of that, so that a
-/// connection without any costs one pointer.
+/// The subscriptions of a connection, and whether it tracks keys. It is removed when there is nothing of that, so that
+/// a connection without any costs one pointer.
 pub struct Subscriptions {
     pub(super) conn: ConnAddress,
     by_kind: [BTreeSet<Name>; Kind::ALL.len()],

@@ -1,14 +1,14 @@
 //! Clients that wait until replicas have acknowledged their writes: WAIT, and WAITAOF with replicas.
 //!
-//! The last write of a client is at a position of the feed. Its offset in the stream is known once the thread that appends
-//! to the stream has passed that position ([`Confirmations::note_streamed`]); that thread then asks the replicas to
-//! acknowledge. The thread that receives an acknowledgement (`Kernel::serve_confirmed`) replies to the clients that have
-//! enough of them.
+//! The last write of a client is at a position of the feed. Its offset in the stream is known once the thread that
+//! appends to the stream has passed that position ([`Confirmations::note_streamed`]); that thread then asks the
+//! replicas to acknowledge. The thread that receives an acknowledgement (`Kernel::serve_confirmed`) replies to the
+//! clients that have enough of them.
 //!
 //! A call without a connection waits on its own thread ([`Asker::Thread`]).
 //!
-//! **Invariant:** exactly one thread takes a client out of the list, and it ends the wait: a thread that replies, the worker
-//! at the timeout, or the worker that closes the connection.
+//! **Invariant:** exactly one thread takes a client out of the list, and it ends the wait: a thread that replies, the
+//! worker at the timeout, or the worker that closes the connection.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Sender;

@@ -1,7 +1,7 @@
 //! A full copy of the data on its way to one or several replicas: the bytes of an RDB file, framed.
 //!
-//! The writing thread waits for the slowest replica once that is [`AHEAD_BYTES_MAX`] behind, so a copy takes no more memory
-//! than that. A replica that reads nothing for `repl-timeout` is disconnected, and the others continue.
+//! The writing thread waits for the slowest replica once that is [`AHEAD_BYTES_MAX`] behind, so a copy takes no more
+//! memory than that. A replica that reads nothing for `repl-timeout` is disconnected, and the others continue.
 
 use std::fmt;
 use std::io::{self, Write};

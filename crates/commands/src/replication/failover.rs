@@ -12,10 +12,11 @@
 //!
 //! ABORT, the TIMEOUT and a replica that refuses undo it: the server is a primary again, and the writes go on.
 //!
-//! **Invariant:** from the moment at which the offset is taken until the replica has accepted or the failover is undone,
-//! nothing changes the data. So no acknowledged write is missing in what the replica has.
+//! **Invariant:** from the moment at which the offset is taken until the replica has accepted or the failover is
+//! undone, nothing changes the data. So no acknowledged write is missing in what the replica has.
 //!
-//! **Invariant:** the phase changes only while the role is held still ([`Role::hold_still`](super::role::Role::hold_still)).
+//! **Invariant:** the phase changes only while the role is held still
+//! ([`Role::hold_still`](super::role::Role::hold_still)).
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

@@ -10,8 +10,8 @@
 //! Nothing here has a thread or a socket. The server has a thread that appends to the stream, one that starts full
 //! copies, and workers that send bytes to replicas ([`Replica::take`]).
 //!
-//! **Invariant:** a replica gets the bytes of the stream in order and without gaps, from the offset that it was told. If
-//! that is not possible, it is disconnected.
+//! **Invariant:** a replica gets the bytes of the stream in order and without gaps, from the offset that it was told.
+//! If that is not possible, it is disconnected.
 
 mod confirmations;
 mod copy;

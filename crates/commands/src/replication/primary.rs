@@ -1,14 +1,14 @@
 //! The stream of this server, and all its replicas.
 //!
-//! **Source.** As a primary the server makes its stream of its own changes. As a replica it has the stream of its primary,
-//! byte by byte: the same id, the same offsets. Each byte is appended together with what it does to the data
+//! **Source.** As a primary the server makes its stream of its own changes. As a replica it has the stream of its
+//! primary, byte by byte: the same id, the same offsets. Each byte is appended together with what it does to the data
 //! ([`Primary::repeat`]). The two sources never append at the same time:
 //!
 //! * A primary that is told to follow another one hands over ([`Primary::hand_over`]) when no client can change keys
-//!   any more and all their changes are in the stream. The link to the primary begins behind that, and asks for the rest
-//!   of the stream from there.
-//! * A replica that is promoted goes on under a new id ([`Primary::take_over`]) while nothing is being applied, before a
-//!   client can change anything.
+//!   any more and all their changes are in the stream. The link to the primary begins behind that, and asks for the
+//!   rest of the stream from there.
+//! * A replica that is promoted goes on under a new id ([`Primary::take_over`]) while nothing is being applied, before
+//!   a client can change anything.
 //!
 //! **Invariant:** while the link is the source, the stream is active exactly if it is known where the data are in the
 //! stream of the primary, and ends there.
@@ -162,8 +162,8 @@ impl Primary {
         self.state.lock().is_active
     }
 
-    /// Changes go into the stream from now on, of which so many bytes are kept for replicas that come back. It has a new
-    /// name: what changed before is not in it.
+    /// Changes go into the stream from now on, of which so many bytes are kept for replicas that come back. It has a
+    /// new name: what changed before is not in it.
     pub fn begin_stream(&self, kept_bytes: usize) {
         let mut state = self.state.lock();
         state.identity = Identity::new(random_id());
@@ -175,8 +175,8 @@ impl Primary {
         self.work.notify_all();
     }
 
-    /// Changes go into the stream from now on, which goes on where this server ended it with its last life. It has a new
-    /// name, as in Redis: a replica that is exactly there goes on under the old one.
+    /// Changes go into the stream from now on, which goes on where this server ended it with its last life. It has a
+    /// new name, as in Redis: a replica that is exactly there goes on under the old one.
     pub fn resume_stream(&self, last: Previous, kept_bytes: usize, now_ms: i64) {
         let mut state = self.state.lock();
         state.identity = Identity { id: random_id(), previous: Some(last) };
@@ -219,9 +219,9 @@ impl Primary {
         self.work.notify_all();
     }
 
-    /// The link to a primary is the source from now on. If there is a stream, it has to be complete, and the link can ask
-    /// for the rest of it at the place that is returned. Otherwise the data are those at the place that is `known`, where this
-    /// database is selected.
+    /// The link to a primary is the source from now on. If there is a stream, it has to be complete, and the link can
+    /// ask for the rest of it at the place that is returned. Otherwise the data are those at the place that is `known`,
+    /// where this database is selected.
     pub fn hand_over(
         &self,
         known: Option<link::Place>,
@@ -243,8 +243,8 @@ impl Primary {
         place
     }
 
-    /// This server is promoted: it goes on with the stream of its primary, under a new id. To be called while nothing of
-    /// the stream is being applied, and before a client can change anything. Returns whether changes are to
+    /// This server is promoted: it goes on with the stream of its primary, under a new id. To be called while nothing
+    /// of the stream is being applied, and before a client can change anything. Returns whether changes are to
     /// be collected from now on: not if they still are.
     pub fn take_over(&self, now_ms: i64) -> bool {
         let mut state = self.state.lock();
@@ -260,8 +260,8 @@ impl Primary {
     }
 
     /// The link has begun to bring the stream from this place on. Replicas of this server go on if it is the stream
-    /// that they have; if its id has changed, they lose their connections, and learn it when they come back. Returns whether
-    /// it has changed.
+    /// that they have; if its id has changed, they lose their connections, and learn it when they come back. Returns
+    /// whether it has changed.
     pub fn continue_at(&self, place: link::Place, db: DbIndex, kept_bytes: usize) -> bool {
         let mut state = self.state.lock();
         *self.db.lock() = db;
@@ -441,9 +441,9 @@ impl Primary {
     }
 
     /// A full copy begins for those that wait for one. What is to be done with its number: while changes go into the
-    /// stream, a mark is set at the moment of the copy; while the link brings it, nothing may be applied from before this call
-    /// until the copy is [placed](Self::place_copy) at that moment. `None` while the place of another copy is not known yet, which
-    /// those that wait will get.
+    /// stream, a mark is set at the moment of the copy; while the link brings it, nothing may be applied from before
+    /// this call until the copy is [placed](Self::place_copy) at that moment. `None` while the place of another copy is
+    /// not known yet, which those that wait will get.
     #[must_use]
     pub fn begin_copy(&self, copy: Arc<Copy>) -> Option<Begun> {
         let mut state = self.state.lock();

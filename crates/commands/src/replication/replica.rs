@@ -187,8 +187,8 @@ impl Replica {
         self.is_old.store(true, Relaxed);
     }
 
-    /// Whether more than `bytes` of the stream have waited for it for more than `seconds` without a break, as far as this
-    /// is asked often. Zero bytes: never.
+    /// Whether more than `bytes` of the stream have waited for it for more than `seconds` without a break, as far as
+    /// this is asked often. Zero bytes: never.
     #[must_use]
     pub fn lags_for(&self, bytes: u64, seconds: u32, now_ms: i64) -> bool {
         let lag = match &*self.place.lock() {
@@ -315,9 +315,9 @@ impl Replica {
         (now_ms - self.acknowledged_ms.load(Relaxed)).max(0) / 1000
     }
 
-    /// For how many seconds something should have been heard of it: that it takes the end of its copy, then that it loads
-    /// it, and then how far it is in the stream. `None` if nothing is to be heard. While a copy is being written, its writer
-    /// looks after those who take it.
+    /// For how many seconds something should have been heard of it: that it takes the end of its copy, then that it
+    /// loads it, and then how far it is in the stream. `None` if nothing is to be heard. While a copy is being written,
+    /// its writer looks after those who take it.
     #[must_use]
     pub fn overdue_seconds(&self, now_ms: i64) -> Option<i64> {
         let is_old = self.is_old.load(Relaxed);

@@ -1,14 +1,14 @@
-//! Whether this server is a replica, of which primary, and the state of its link; and what clients may do because of that, or
-//! because this server has too few replicas itself.
+//! Whether this server is a replica, of which primary, and the state of its link; and what clients may do because of
+//! that, or because this server has too few replicas itself.
 //!
 //! Commands change the primary. A thread of the server follows it and reports its progress here. The check that every
 //! request makes is one atomic load.
 //!
-//! **Invariant:** clients do not change keys while the server is a replica. Its data would differ from the primary's, and
-//! nothing would correct that.
+//! **Invariant:** clients do not change keys while the server is a replica. Its data would differ from the primary's,
+//! and nothing would correct that.
 //!
-//! **Invariant:** a link changes data only while it is the current one and the role is not being changed ([`Role::apply_for`]).
-//! So nothing of a stream is applied behind the reply to the command that ends it.
+//! **Invariant:** a link changes data only while it is the current one and the role is not being changed
+//! ([`Role::apply_for`]). So nothing of a stream is applied behind the reply to the command that ends it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -27,8 +27,8 @@ const LACKS_REPLICAS: u8 = 4;
 /// Not a primary.
 const REPLICA: u8 = 8;
 
-/// A thread that clients wait for waits so long for the role: a busy link lets others have it in less, unless one of its
-/// commands waits for a shard.
+/// A thread that clients wait for waits so long for the role: a busy link lets others have it in less, unless one of
+/// its commands waits for a shard.
 const STILL_PATIENCE: Duration = Duration::from_millis(2);
 
 /// Where a primary listens.
@@ -168,7 +168,8 @@ impl Role {
         self.closes.load(Relaxed) & READ_ONLY != 0
     }
 
-    /// Whether the server is a replica, or is becoming one: what clients write may still wait then, and is not refused yet.
+    /// Whether the server is a replica, or is becoming one: what clients write may still wait then, and is not refused
+    /// yet.
     #[inline]
     #[must_use]
     pub fn is_replica(&self) -> bool {
@@ -240,7 +241,8 @@ impl Role {
         true
     }
 
-    /// Follows the log in a bucket from now on, which this server owns. Returns the number of that as if it were a link.
+    /// Follows the log in a bucket from now on, which this server owns. Returns the number of that as if it were a
+    /// link.
     pub fn follow_bucket(&self, owner: Address, now_ms: i64) -> u64 {
         let mut state = self.state.lock();
         state.number += 1;
@@ -336,11 +338,11 @@ impl Role {
         self.update(number, |_| ()).then_some(applies)
     }
 
-    /// To be held while the role is changed, or where the data are in the stream has to be known: waits until nothing of
-    /// the stream is being applied.
+    /// To be held while the role is changed, or where the data are in the stream has to be known: waits until nothing
+    /// of the stream is being applied.
     ///
-    /// **Order of locks:** this one, then shards, then what is locked for moments only, `state` too. Who holds it may wait
-    /// for shards, for as long as a program runs that has them. So a thread that waits here
+    /// **Order of locks:** this one, then shards, then what is locked for moments only, `state` too. Who holds it may
+    /// wait for shards, for as long as a program runs that has them. So a thread that waits here
     ///
     /// * holds no shard, not even that of the request before, which a worker keeps otherwise;
     /// * is not one that clients wait for, a worker or a thread for long commands. These try

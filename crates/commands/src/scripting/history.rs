@@ -1,7 +1,7 @@
 //! What earlier runs of a program tell about the next one: where it should begin, so that it need not begin twice.
 //!
-//! A program that has taken long begins on a thread for scripts the next time, and one that has reached a key that it had
-//! not declared begins with all shards locked. Both are forgotten after a while: what a program does depends on its
+//! A program that has taken long begins on a thread for scripts the next time, and one that has reached a key that it
+//! had not declared begins with all shards locked. Both are forgotten after a while: what a program does depends on its
 //! arguments and on the data.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

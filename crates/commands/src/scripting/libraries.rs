@@ -1,14 +1,14 @@
 //! The libraries of functions that there are, with what their code has registered.
 //!
 //! The code of libraries is data of the keyspace ([`tierce_keyspace::CodeStore`]), and this is an index of it. What a
-//! library registers is found out by running its code on a machine: once when it is loaded by a command, or at the first
-//! look at the libraries after they have changed in another way, such as a start, a rollback or DEBUG RELOAD.
+//! library registers is found out by running its code on a machine: once when it is loaded by a command, or at the
+//! first look at the libraries after they have changed in another way, such as a start, a rollback or DEBUG RELOAD.
 //!
 //! **Invariant:** the index that a reader sees is that of the code at some moment of its look. So a function is found
 //! once FUNCTION LOAD has replied, on all threads.
 //!
-//! A library of a data directory whose code does not run any more, or whose functions have names that others have, stays
-//! where it is and is listed without functions, and the operator is told.
+//! A library of a data directory whose code does not run any more, or whose functions have names that others have,
+//! stays where it is and is listed without functions, and the operator is told.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -217,8 +217,8 @@ impl Libraries {
         changed
     }
 
-    /// The index of the code as it is now. A program, which cannot have code run, gets what there is: it may only report
-    /// how much that is.
+    /// The index of the code as it is now. A program, which cannot have code run, gets what there is: it may only
+    /// report how much that is.
     fn current(&self, host: &dyn LibraryHost) -> RwLockReadGuard<'_, Index> {
         loop {
             let index = self.index.read();

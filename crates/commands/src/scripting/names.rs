@@ -1,5 +1,5 @@
-//! Scripts that are called by names. The keyspace keeps their sources, in the log and in snapshots; here is what is known of
-//! them beyond that.
+//! Scripts that are called by names. The keyspace keeps their sources, in the log and in snapshots; here is what is
+//! known of them beyond that.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The scripts that are known by the SHA-1 of their source.
 //!
-//! SCRIPT LOAD keeps a script until SCRIPT FLUSH. What EVAL has run is kept as well, so that EVALSHA finds it, but clients
-//! may generate scripts without end: of these only the [`EVALS_MAX`] that were called last are kept, as in Redis 7.4.
+//! SCRIPT LOAD keeps a script until SCRIPT FLUSH. What EVAL has run is kept as well, so that EVALSHA finds it, but
+//! clients may generate scripts without end: of these only the [`EVALS_MAX`] that were called last are kept, as in
+//! Redis 7.4.
 //!
 //! **Invariant:** every script here compiles, and is found by its SHA-1.
 

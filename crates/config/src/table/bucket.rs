@@ -3,8 +3,8 @@
 use super::super::directive::{Directive, row};
 use super::super::kind::Kind;
 
-/// Every change counts for what waits until the bucket has it. With less than this, writes would wait for a put each, and
-/// with 0 forever.
+/// Every change counts for what waits until the bucket has it. With less than this, writes would wait for a put each,
+/// and with 0 forever.
 const LOG_MAX: Kind = Kind::Memory(64 << 10, i64::MAX as u64);
 
 #[rustfmt::skip]

@@ -97,8 +97,8 @@ impl RecoveryError {
 /// Loads what the log in the data directory holds into the keyspace, which from then on writes
 /// there. How far it is, it tells `loading`.
 ///
-/// With `accepts_losses`, values that the log says are on disk may be gone, which the operator is told. Nothing is removed before
-/// all of it has been loaded.
+/// With `accepts_losses`, values that the log says are on disk may be gone, which the operator is told. Nothing is
+/// removed before all of it has been loaded.
 ///
 /// # Errors
 /// When the log cannot be read, with the file and what can be done.
@@ -211,8 +211,8 @@ pub fn was_ever_written(log_directory: &LogDirectory) -> Result<bool, RecoveryEr
     Ok(opened.map_or(true, |(wal, _)| wal.was_ever_written()))
 }
 
-/// Notes at the end of a log, which no server uses, that its data are those of no stream: some of it is lost. Where there
-/// is no log, or an empty one, nothing is done.
+/// Notes at the end of a log, which no server uses, that its data are those of no stream: some of it is lost. Where
+/// there is no log, or an empty one, nothing is done.
 ///
 /// # Errors
 /// When it cannot be written.

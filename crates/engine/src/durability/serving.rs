@@ -108,8 +108,8 @@ impl Durability {
         self.search.lock().take()?.finish()
     }
 
-    /// Makes all that is in `keyspace` the content of the data directory, which has no log, and has changes go there from
-    /// now on. If that fails, or the process dies meanwhile, the directory has no log.
+    /// Makes all that is in `keyspace` the content of the data directory, which has no log, and has changes go there
+    /// from now on. If that fails, or the process dies meanwhile, the directory has no log.
     ///
     /// # Errors
     /// When the directory cannot be written to.

@@ -117,8 +117,8 @@ impl Engine {
         let _ = self.audience.set(audience);
     }
 
-    /// Begins to collect all changes for `reader`, of which at most `bytes_max` bytes wait; `None` if that has a follower
-    /// already.
+    /// Begins to collect all changes for `reader`, of which at most `bytes_max` bytes wait; `None` if that has a
+    /// follower already.
     pub fn follow(&self, reader: Reader, bytes_max: usize) -> Option<Follower> {
         self.feed.follow(&self.keyspace, reader, bytes_max)
     }

@@ -143,7 +143,8 @@ impl Opening {
         Ok(Replay::start(keyspace, threads.get(), crate::clock::unix_ms())?.of_another())
     }
 
-    /// Makes what was loaded the content of the data directory, which has no log. A crash before that leaves it without.
+    /// Makes what was loaded the content of the data directory, which has no log. A crash before that leaves it
+    /// without.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -155,8 +156,8 @@ impl Opening {
     }
 
     /// Loads the log, if the configuration asks for one, or else the snapshot in the directory, and starts all threads
-    /// but those of the log, which [`Engine::start_log`] starts: what they find out, they tell those who use it, who may
-    /// have to be ready for that. What is loaded is there for others after
+    /// but those of the log, which [`Engine::start_log`] starts: what they find out, they tell those who use it, who
+    /// may have to be ready for that. What is loaded is there for others after
     /// [`Loading::end`](crate::loading::Loading::end).
     ///
     /// # Errors
@@ -165,8 +166,9 @@ impl Opening {
         self.load_followed(|_| {}).map(|(engine, _)| engine)
     }
 
-    /// The same, and calls `loaded` when all keys are there and nothing has changed any of them. If the data are those of
-    /// a place in a stream, with a follower that gets everything that changes from there on, also the expiry of keys.
+    /// The same, and calls `loaded` when all keys are there and nothing has changed any of them. If the data are those
+    /// of a place in a stream, with a follower that gets everything that changes from there on, also the expiry of
+    /// keys.
     ///
     /// # Errors
     /// As [`load`](Self::load).

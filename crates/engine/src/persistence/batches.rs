@@ -1,7 +1,7 @@
 //! What a load reads, on its way from the thread that reads the file to the one that stores it, in batches.
 //!
-//! To read and decompress a value takes about as long as to store it, and only storing needs the shards. So a load takes
-//! half as long with two threads. A few batches go round between both.
+//! To read and decompress a value takes about as long as to store it, and only storing needs the shards. So a load
+//! takes half as long with two threads. A few batches go round between both.
 //!
 //! **Bounds.** A batch ends at [`BATCH_BYTES`] or with the value that makes it longer. Behind one with a large value
 //! nothing is read until everything is stored, so two large values are never here at the same time.
@@ -178,8 +178,8 @@ pub(super) struct Storer<'a, 'k> {
 }
 
 impl Storer<'_, '_> {
-    /// Both ends are dropped behind it, also after an error or a panic: the reader, which may wait for a batch that never
-    /// comes back, ends then.
+    /// Both ends are dropped behind it, also after an error or a panic: the reader, which may wait for a batch that
+    /// never comes back, ends then.
     fn store_all(mut self, full: Receiver<Batch>, back: Sender<Batch>) -> Result<(), LoadError> {
         for mut batch in full {
             self.store(&mut batch)?;
@@ -262,8 +262,8 @@ impl Storer<'_, '_> {
     }
 }
 
-/// The time at which values are stored. Who reads the file decides which have expired: by the clock one that was in time
-/// for the data of a stream's place could be missing here, and in that stream nothing would say so.
+/// The time at which values are stored. Who reads the file decides which have expired: by the clock one that was in
+/// time for the data of a stream's place could be missing here, and in that stream nothing would say so.
 const BEFORE_ALL: i64 = i64::MIN;
 
 /// How far a load is.

@@ -71,8 +71,8 @@ pub struct Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// What another engine has written, read as it arrives. When that was does not matter, as keys are loaded whether or
-    /// not their time has come.
+    /// What another engine has written, read as it arrives. When that was does not matter, as keys are loaded whether
+    /// or not their time has come.
     pub fn arriving(name: &'s Path, bytes: impl Read + Send + 's, len: u64) -> Self {
         Self { name, bytes: Box::new(bytes), len, written_ms_max: i64::MIN }
     }
@@ -94,8 +94,8 @@ impl<'s> Source<'s> {
 /// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
 /// already is replaced.
 ///
-/// `verifies` says whether a wrong checksum is an error, `unfit` what becomes of what this version lacks. How far it is,
-/// it tells `loading`.
+/// `verifies` says whether a wrong checksum is an error, `unfit` what becomes of what this version lacks. How far it
+/// is, it tells `loading`.
 ///
 /// # Errors
 /// When the file is damaged, or something in it has no place in this server, or the load was given up. What came

@@ -1,8 +1,8 @@
 //! Keeps the saver from taking the processor away from the workers.
 //!
-//! On a machine with cores to spare the saver works without a break, and so it does while this server has next to nothing
-//! else to do. On a machine whose cores are all busy it takes time from the workers, so it rests five times as long as it
-//! has worked. When too many copies of writers wait, it does not rest at all, because it has to fetch them.
+//! On a machine with cores to spare the saver works without a break, and so it does while this server has next to
+//! nothing else to do. On a machine whose cores are all busy it takes time from the workers, so it rests five times as
+//! long as it has worked. When too many copies of writers wait, it does not rest at all, because it has to fetch them.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -31,7 +31,8 @@ const IDLE_MIN: f64 = 0.3;
 /// While the saver rests, it takes more than that to make it work without a break, which takes a core.
 const IDLE_MIN_RESTING: f64 = 0.5;
 
-/// While all other threads of this process together take less than this part of a core, there is nothing to take time from.
+/// While all other threads of this process together take less than this part of a core, there is nothing to take time
+/// from.
 const OWN_WORK_MIN: f64 = 0.25;
 
 /// The longest sleep in one piece, so that the end of the server need not wait for it.
@@ -133,7 +134,8 @@ impl Times {
     }
 
     /// From the first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts
-    /// twice, stolen. Waiting for disks is not idle here: it is the saver itself that waits. What guests use is contained in the first two.
+    /// twice, stolen. Waiting for disks is not idle here: it is the saver itself that waits. What guests use is
+    /// contained in the first two.
     fn parse(stat: &str) -> Option<Self> {
         let fields = stat.strip_prefix("cpu ")?.lines().next()?.split_whitespace().take(8);
         let times: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;

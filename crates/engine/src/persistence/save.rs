@@ -35,8 +35,8 @@ pub trait CopySink: Write + Send {
         None
     }
 
-    /// The database that the stream behind the copy has selected, where that does not say so itself. May wait until that
-    /// is known.
+    /// The database that the stream behind the copy has selected, where that does not say so itself. May wait until
+    /// that is known.
     fn stream_db(&self) -> Option<DbIndex> {
         None
     }
@@ -101,8 +101,8 @@ fn save_file(
     Ok(saved)
 }
 
-/// Writes all of a snapshot, and gives back what it was written to. `path` is what errors call that, and `stream_db` the
-/// database that a stream behind it has selected.
+/// Writes all of a snapshot, and gives back what it was written to. `path` is what errors call that, and `stream_db`
+/// the database that a stream behind it has selected.
 fn write<W: Write>(
     persistence: &Persistence,
     host: &dyn Host,

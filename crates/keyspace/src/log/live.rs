@@ -1,11 +1,11 @@
 //! Applies the records of another server's log to a keyspace that clients read meanwhile.
 //!
-//! What is applied is logged here like any other change, with the place in that log to which it leads. So a restart goes
-//! on where the local log ends.
+//! What is applied is logged here like any other change, with the place in that log to which it leads. So a restart
+//! goes on where the local log ends.
 //!
-//! **Invariant:** the place in the local log is never one whose changes are there in part, since edits of collections must
-//! not be made twice. A short object is one record together with its place. While a longer one is applied, or a batch of
-//! several records is not complete, the data are those of no place.
+//! **Invariant:** the place in the local log is never one whose changes are there in part, since edits of collections
+//! must not be made twice. A short object is one record together with its place. While a longer one is applied, or a
+//! batch of several records is not complete, the data are those of no place.
 //!
 //! Time stands still: the other server decides what expires, and logs that as a removal.
 
@@ -56,8 +56,8 @@ impl LiveReplay {
     ///
     /// # Errors
     ///
-    /// If one is no record, or has no place in this keyspace. Some may have been applied then, and the data are those of
-    /// no place.
+    /// If one is no record, or has no place in this keyspace. Some may have been applied then, and the data are those
+    /// of no place.
     pub fn apply(
         &mut self,
         locks: &mut ShardLocks<'_>,

@@ -13,8 +13,8 @@
 //! **Order.** A record is appended before the shards of its operations are unlocked. So the records
 //! of one key are in the order of its changes, and what another thread has seen is in the log.
 //!
-//! **Atomicity.** All operations under one lock, or under one [`MultiShardGuard`](crate::MultiShardGuard), are one record or, if
-//! they are longer than a piece, one batch of records. A log keeps a record whole or not at all, and a
+//! **Atomicity.** All operations under one lock, or under one [`MultiShardGuard`](crate::MultiShardGuard), are one
+//! record or, if they are longer than a piece, one batch of records. A log keeps a record whole or not at all, and a
 //! batch counts from its last record on; so MSET, RENAME or a transaction are there whole or not at all,
 //! whatever their size. To give up in the middle of a batch, do not finish it.
 //!

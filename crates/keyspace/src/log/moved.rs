@@ -1,5 +1,5 @@
-//! Values that another server has on its disk, and that get another key there: RENAME and MOVE log where they are, and not
-//! what they are. Here they are what the key has that they are taken from.
+//! Values that another server has on its disk, and that get another key there: RENAME and MOVE log where they are, and
+//! not what they are. Here they are what the key has that they are taken from.
 
 use super::op::Effect;
 use super::replay::ReplayError;

@@ -99,8 +99,8 @@ impl Unfinished {
         })
     }
 
-    /// Records that have each reader drop what has begun, for a log in which the rest never comes: pieces before which one
-    /// is missing. They are no changes.
+    /// Records that have each reader drop what has begun, for a log in which the rest never comes: pieces before which
+    /// one is missing. They are no changes.
     #[must_use]
     pub fn gaps(&self) -> Vec<Vec<u8>> {
         let gap = |(batch, begun): (&u64, &Begun)| {

@@ -10,8 +10,8 @@
 //! A loader keeps the lists aside that a checkpoint has logged in parts, until they are complete. They may
 //! never be, if the log ends before, or if the list goes; what the log says of such a list stands.
 //!
-//! The log of another server ([`Replay::of_another`]) says where values are on the disk of that one. A key that gets such
-//! a value gets it from the key that had it here.
+//! The log of another server ([`Replay::of_another`]) says where values are on the disk of that one. A key that gets
+//! such a value gets it from the key that had it here.
 //!
 //! Time stands still meanwhile: a deadline that has passed since counts like any other, because the
 //! operations that follow were made when it had not. What is due is removed afterwards, as always.

@@ -1,4 +1,5 @@
-//! Tells changes from what else is in a log: what a checkpoint wrote again, where a value is on disk, places in streams.
+//! Tells changes from what else is in a log: what a checkpoint wrote again, where a value is on disk, places in
+//! streams.
 //!
 //! Only where what was written again says so ([`Keyspace::mark_restatements`](crate::Keyspace::mark_restatements)).
 

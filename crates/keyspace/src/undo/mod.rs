@@ -1,8 +1,8 @@
 //! Rolls back what was done under a guard: all of it, or everything since a savepoint.
 //!
-//! A guard ([`MultiShardGuard`](crate::MultiShardGuard)) may keep an undo log. Then each change records how it is taken back, before or
-//! while it happens, and a rollback goes through these steps from the last one to the first. Without an undo log
-//! nothing is recorded, and a change costs a branch more at most.
+//! A guard ([`MultiShardGuard`](crate::MultiShardGuard)) may keep an undo log. Then each change records how it is taken
+//! back, before or while it happens, and a rollback goes through these steps from the last one to the first. Without an
+//! undo log nothing is recorded, and a change costs a branch more at most.
 //!
 //! * `step`: what a step says.
 //! * `record`: recording steps; which keys need one.
@@ -23,8 +23,8 @@
 //! - A rollback leaves contents, deadlines, attributes, versions, uses and counters as they were. Memory and the
 //!   heaps of deadlines are as a recount finds them; heaps may have additional stale items.
 //! - What is collected for the log and for waiters is cut back, and reaches neither before the commit.
-//! - A client that began to wait under the guard waits no more: it is in no queue, and no thread can answer it. One that
-//!   was answered under the guard stays so; who serves waiters does that outside of an undo log.
+//! - A client that began to wait under the guard waits no more: it is in no queue, and no thread can answer it. One
+//!   that was answered under the guard stays so; who serves waiters does that outside of an undo log.
 //!
 //! The reasons are in `docs/decisions/0024-undo.md`.
 

@@ -77,8 +77,8 @@ impl Context<'_> {
 }
 
 impl Db<'_> {
-    /// Counts as a change of a key for those who watch or cache it, whether or not anything has changed: so do some commands
-    /// of Redis.
+    /// Counts as a change of a key for those who watch or cache it, whether or not anything has changed: so do some
+    /// commands of Redis.
     pub fn touch_watchers(&self, key: Key<'_>) {
         self.at.touch_observers(key);
     }

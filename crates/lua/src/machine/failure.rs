@@ -52,7 +52,8 @@ pub(super) unsafe extern "C-unwind" fn on_error(state: *mut lua_State) -> c_int 
         let mut place: lua_Debug = mem::zeroed();
         let mut is_known = find_place(state, 1, &mut place);
         if is_known && CStr::from_ptr(place.what) == c"C" {
-            // A function that Lua's code did not call, but the one that begins executions, was called by no one in Redis.
+            // A function that Lua's code did not call, but the one that begins executions, was called by no one in
+            // Redis.
             let is_called = lua_getstack(state, 3, &mut place) != 0;
             is_known = find_place(state, 2, &mut place)
                 && (is_called || CStr::from_ptr(place.what) != c"C");

@@ -236,8 +236,8 @@ impl Machine {
         Ok(chunk)
     }
 
-    /// The function of a library, which is loaded if this machine does not have it. That is a part of the execution: its
-    /// host says when it stops.
+    /// The function of a library, which is loaded if this machine does not have it. That is a part of the execution:
+    /// its host says when it stops.
     fn callback(
         &mut self,
         library: &Library,

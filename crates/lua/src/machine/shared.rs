@@ -96,7 +96,8 @@ impl Shared {
         self.host.map(|host| unsafe { &mut *host.as_ptr() })
     }
 
-    /// Counts an allocation as work. `true` if a look was due and found the script stopped, and the allocation may fail.
+    /// Counts an allocation as work. `true` if a look was due and found the script stopped, and the allocation may
+    /// fail.
     #[inline]
     pub(super) fn is_stopped_by(&mut self, allocated: usize) -> bool {
         if !self.memory.count_work(allocated) || self.look().is_ok() {

@@ -16,7 +16,8 @@ const HEADER_LEN: usize = 5;
 /// Most bytes of a record.
 const RECORD_MAX: usize = HEADER_LEN + RECORD_PLAIN_MAX + 2048;
 
-/// Bytes that are kept for later: those of a message, which has 64 KiB at most, or of records for which there is no room.
+/// Bytes that are kept for later: those of a message, which has 64 KiB at most, or of records for which there is no
+/// room.
 const KEPT_MAX: usize = 64 * 1024 + RECORD_MAX;
 
 /// Bytes a peer may send before its handshake is complete: a few messages with long chains of certificates.

@@ -12,8 +12,8 @@
 //!
 //! **Invariants:**
 //! - What the events say does not depend on how the bytes were split.
-//! - Memory grows with received bytes, never with a declared length: of a file some bytes are kept at most, of a command
-//!   what has arrived of it.
+//! - Memory grows with received bytes, never with a declared length: of a file some bytes are kept at most, of a
+//!   command what has arrived of it.
 //! - After an error the link is over; the driver closes it and makes another one.
 
 mod handshake;

@@ -166,9 +166,9 @@ impl<'a> Commands<'a> {
         encoder.bulk(value);
     }
 
-    /// Appends a command that only newer servers know, or with arguments that only these know. Within a transaction, one
-    /// that a reader does not know makes it refuse the whole. So unless the configuration says what all readers know, this
-    /// one is between two transactions: the order stays, and only this command can fail.
+    /// Appends a command that only newer servers know, or with arguments that only these know. Within a transaction,
+    /// one that a reader does not know makes it refuse the whole. So unless the configuration says what all readers
+    /// know, this one is between two transactions: the order stays, and only this command can fail.
     pub(super) fn push_newer(&mut self, args: &[Arg<'_>]) {
         if self.dialect == Dialect::Tierce {
             self.end_transaction();

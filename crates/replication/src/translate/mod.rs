@@ -1,24 +1,25 @@
 //! Translates records of the log into commands of Redis.
 //!
-//! A record states the effects on keys, not the request. So do the commands: a counter becomes a `SET` of the result, an
-//! expiry becomes a `DEL` when the primary removes the key, and everything that depends on chance or a clock is decided.
-//! A replica that executes them in order has the same data.
+//! A record states the effects on keys, not the request. So do the commands: a counter becomes a `SET` of the result,
+//! an expiry becomes a `DEL` when the primary removes the key, and everything that depends on chance or a clock is
+//! decided. A replica that executes them in order has the same data.
 //!
 //! * `commands`: commands as RESP.
 //! * `operation`: the operations of one record or batch.
 //! * `collections`: edits of lists, sets, sorted sets and hashes.
 //! * `stream`: edits of streams.
 //!
-//! **Atomicity.** If a record makes several commands, they are between `MULTI` and `EXEC`. So are those of a batch, which
-//! are complete when its last piece arrives; until then the batch is kept here. A command that an old reader may not know
-//! stands between two such transactions, unless the [`Dialect`] says that all know it: it would undo the whole one.
+//! **Atomicity.** If a record makes several commands, they are between `MULTI` and `EXEC`. So are those of a batch,
+//! which are complete when its last piece arrives; until then the batch is kept here. A command that an old reader may
+//! not know stands between two such transactions, unless the [`Dialect`] says that all know it: it would undo the whole
+//! one.
 //!
-//! **Bounds.** A new collection is built by commands of a few hundred elements each. A string is one command, however long
-//! it is.
+//! **Bounds.** A new collection is built by commands of a few hundred elements each. A string is one command, however
+//! long it is.
 //!
-//! **What no command can express** is left out: the encoding of a value. The time when a consumer of a stream was last seen
-//! is the replica's own. What only newer servers support depends on the [`Dialect`]. memcached's flags and marks are said by
-//! calls that only Tierce understands ([`crate::note`]).
+//! **What no command can express** is left out: the encoding of a value. The time when a consumer of a stream was last
+//! seen is the replica's own. What only newer servers support depends on the [`Dialect`]. memcached's flags and marks
+//! are said by calls that only Tierce understands ([`crate::note`]).
 
 mod collections;
 mod commands;

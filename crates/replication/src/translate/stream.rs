@@ -11,7 +11,8 @@ use super::commands::{Arg, Commands, push, push_newer};
 ///
 /// A stream that begins anew is stated as what it is, and commands have to make it: first its groups, then entries in
 /// their order, and last what else is known, which an `XADD` would change. Its pending entries are claimed, which is
-/// possible for those that are there. One that was deleted or trimmed while it was pending is added, claimed and deleted.
+/// possible for those that are there. One that was deleted or trimmed while it was pending is added, claimed and
+/// deleted.
 #[derive(Debug)]
 pub(super) struct StreamCommands<'a> {
     key: &'a [u8],

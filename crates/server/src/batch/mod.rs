@@ -1,5 +1,5 @@
-//! The requests that arrived together on one connection: parsed (here), prefetched (`look_ahead`), run in order (`run`),
-//! and confirmed where replies wait for that (`confirm`).
+//! The requests that arrived together on one connection: parsed (here), prefetched (`look_ahead`), run in order
+//! (`run`), and confirmed where replies wait for that (`confirm`).
 
 mod confirm;
 mod look_ahead;
@@ -327,8 +327,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
-/// A request without arguments has no reply, so `CLIENT REPLY SKIP` has skipped it: as in Redis. From a replica it is the
-/// sign that it loads its copy.
+/// A request without arguments has no reply, so `CLIENT REPLY SKIP` has skipped it: as in Redis. From a replica it is
+/// the sign that it loads its copy.
 #[cold]
 fn skip_empty(caller: &mut Caller, now_ms: i64) {
     if let Some(replica) = caller.replica() {

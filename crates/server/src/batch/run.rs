@@ -292,7 +292,8 @@ impl<'k> BatchRunner<'k, '_> {
             Some(Interrupt::Long) => self.send_away(caller, output, command, args),
         }
         if caller.reply_mode != ReplyMode::On {
-            // What tells of subscriptions is no reply to CLIENT REPLY. A transaction that may do so has left out the rest.
+            // What tells of subscriptions is no reply to CLIENT REPLY. A transaction that may do so has left out the
+            // rest.
             let is_muted = command.is_exec() && caller.holds_messages();
             let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING) && !is_muted;
             mute(caller, output, muted_from.filter(|_| is_reply));

@@ -197,7 +197,8 @@ fn write_command(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `stats cachedump`: up to so many keys, which are not in shards that are held for long, with the lengths of their values and when they expire.
+/// `stats cachedump`: up to so many keys, which are not in shards that are held for long, with the lengths of their
+/// values and when they expire.
 pub fn cachedump(guard: &mut Guard<'_, '_>, db: DbIndex, limit: usize, now_ms: i64) -> Vec<u8> {
     let (mut out, mut cursor, mut told) = (Vec::new(), 0, 0);
     loop {

@@ -100,8 +100,8 @@ impl Shared {
             return;
         };
         let mut all = locks.lock_all();
-        // What has closed meanwhile, as for a failover, finds out with the shards that nothing more changes. Nor is it time
-        // if a client has just asked for another one.
+        // What has closed meanwhile, as for a failover, finds out with the shards that nothing more changes. Nor is it
+        // time if a client has just asked for another one.
         if !kernel.has_closed(Access::CHANGE)
             && self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok()
         {

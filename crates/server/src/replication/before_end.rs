@@ -1,6 +1,6 @@
-//! What a primary does for its replicas before it ends: it holds writes back, has nothing expire any more, and waits until
-//! they have everything, for `shutdown-timeout` seconds at most. So one that is promoted lacks nothing, and all continue
-//! without full copies when the server starts again.
+//! What a primary does for its replicas before it ends: it holds writes back, has nothing expire any more, and waits
+//! until they have everything, for `shutdown-timeout` seconds at most. So one that is promoted lacks nothing, and all
+//! continue without full copies when the server starts again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -106,9 +106,9 @@ fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: 
     }
 }
 
-/// After which time replicas get the next sign of life in the stream. It makes that longer, of which a replica is to reach
-/// the end before this server ends or hands over. An end is soon. A failover may wait for long, and replicas that hear
-/// nothing leave: so they get some, but seldom, as the replica that takes over has to confirm each.
+/// After which time replicas get the next sign of life in the stream. It makes that longer, of which a replica is to
+/// reach the end before this server ends or hands over. An end is soon. A failover may wait for long, and replicas that
+/// hear nothing leave: so they get some, but seldom, as the replica that takes over has to confirm each.
 fn time_to_ping(server: &Server, settings: &Settings) -> Option<Duration> {
     if server.shutdown().is_asked() {
         return None;

@@ -1,8 +1,8 @@
 //! Waits until all that was written before a pause is done, and until replicas have it.
 //!
-//! A pause alone does not end what has passed the gates before it, nor does a change of the role. Workers look at the gates once for each batch, so each
-//! is sent a notice, which it reads between two batches. Threads beside the workers look at them again with their shards
-//! locked, so each shard is locked once behind that.
+//! A pause alone does not end what has passed the gates before it, nor does a change of the role. Workers look at the
+//! gates once for each batch, so each is sent a notice, which it reads between two batches. Threads beside the workers
+//! look at them again with their shards locked, so each shard is locked once behind that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::server::Server;
 /// How long one step takes at most before the caller is asked whether it gives up.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Waits until nothing is under way of the writes of clients, which are held back or refused already. `false` if `gives_up`.
+/// Waits until nothing is under way of the writes of clients, which are held back or refused already. `false` if
+/// `gives_up`.
 #[must_use]
 pub fn await_writers(server: &Server, gives_up: impl Fn() -> bool) -> bool {
     let reported = Arc::new(Reported::new(server.workers()));

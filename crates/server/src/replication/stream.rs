@@ -1,15 +1,15 @@
 //! The thread that produces the stream for replicas: it takes changes from the feed, translates them into commands, and
 //! appends these to the backlog, from which each replica takes them at its own speed.
 //!
-//! The feed is followed only while a replica wants the stream, and for `repl-backlog-ttl` seconds after the last one has
-//! disconnected, so that it can continue when it comes back. Otherwise nothing is recorded, and there is nothing to
+//! The feed is followed only while a replica wants the stream, and for `repl-backlog-ttl` seconds after the last one
+//! has disconnected, so that it can continue when it comes back. Otherwise nothing is recorded, and there is nothing to
 //! translate.
 //!
 //! **On a replica** this thread appends nothing: the link repeats the stream of the primary, and the feed pauses. It is
 //! followed all the same, so that no change is missed from a promotion on.
 //!
-//! **Offset of a copy.** The mark of a full copy is in the feed at the moment of the copy, between the changes that are in
-//! the copy and those that are not. So the stream after the mark is exactly what the copy lacks.
+//! **Offset of a copy.** The mark of a full copy is in the feed at the moment of the copy, between the changes that are
+//! in the copy and those that are not. So the stream after the mark is exactly what the copy lacks.
 
 use std::io;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::server::Server;
 /// How often the thread looks whether it is still needed, if nothing changes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// After each batch the thread rests so long. What changes meanwhile comes in one batch and goes out in one piece, so that
-/// a busy server does not wake this thread, and this thread the replicas' workers, for every few changes. A change after
-/// a pause goes out at once, and so does one that a client waits for.
-const REST: Duration = Duration::from_micros(500);
+/// After each batch the thread rests so long. What changes meanwhile comes in one batch and goes out in one piece, so
+/// that a busy server does not wake this thread, and this thread the replicas' workers, for every few changes. A change
+/// after a pause goes out at once, and so does one that a client waits for.
+const REST: Duration = Duration::from_millis(1);
 
 /// Commands are passed on when there are so many bytes of them, and at the end of what the feed has given.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -170,9 +170,9 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Waits until the bucket has the changes of a batch, if that counts: then replicas get only what does not go with this
-    /// machine. A server that takes over from the bucket never lacks what a replica of this one has, nor does a copy
-    /// that begins in this batch have more.
+    /// Waits until the bucket has the changes of a batch, if that counts: then replicas get only what does not go with
+    /// this machine. A server that takes over from the bucket never lacks what a replica of this one has, nor does a
+    /// copy that begins in this batch have more.
     fn await_commit(&self, batch: &FedBatch) {
         let server = self.server;
         let counts = || {

@@ -9,8 +9,8 @@ use crate::supervision;
 
 use super::Instance;
 
-/// A few lines on what runs where, with colours on a terminal. Scripts that start the server wait for the last one. They
-/// are plain text, unless the standard output has a log of JSON, of which collectors read each line.
+/// A few lines on what runs where, with colours on a terminal. Scripts that start the server wait for the last one.
+/// They are plain text, unless the standard output has a log of JSON, of which collectors read each line.
 pub(super) fn announce(instance: &Instance) {
     const LOG_FORMAT: DirectiveId = DirectiveId::of("log-format");
     let Instance { server, startup, .. } = instance;

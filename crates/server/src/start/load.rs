@@ -183,8 +183,8 @@ pub(super) enum OfRedis {
     Leave,
 }
 
-/// The data are those of a place in a stream: a replica goes on there, and a primary begins its own stream there. Whether
-/// it does that.
+/// The data are those of a place in a stream: a replica goes on there, and a primary begins its own stream there.
+/// Whether it does that.
 fn go_on_in_stream(server: &Server) -> bool {
     let Some(StreamPlace { stream, offset, db }) = server.keyspace.stream_place() else {
         return false;
@@ -206,8 +206,8 @@ fn go_on_in_stream(server: &Server) -> bool {
     false
 }
 
-/// A log that was never written to takes over what Redis left. Another one does not, and the operator hears of it if that
-/// is newer.
+/// A log that was never written to takes over what Redis left. Another one does not, and the operator hears of it if
+/// that is newer.
 fn take_over_from_redis(opening: &Opening) -> Result<(), StartError> {
     const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
     let settings = opening.settings();

@@ -123,8 +123,8 @@ pub enum Ended {
     Succeeded,
 }
 
-/// Runs the server until it is ended: SHUTDOWN, SIGTERM or SIGINT, or another server that takes over. What is odd about the
-/// configuration, and why there can be no start, is written into the log, too, if that is a file.
+/// Runs the server until it is ended: SHUTDOWN, SIGTERM or SIGINT, or another server that takes over. What is odd about
+/// the configuration, and why there can be no start, is written into the log, too, if that is a file.
 /// `on_ready` is called once, when clients are served. The `console` shows how the load goes.
 ///
 /// # Errors

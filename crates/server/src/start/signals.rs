@@ -13,10 +13,10 @@ use crate::shutdown::Shutdown;
 
 use super::refusal::LogBeside;
 
-/// SIGHUP opens the file of the log again. The first of the other signals ends the server gracefully. A SIGINT behind it
-/// ends it at once, as in Redis. Further SIGTERMs change nothing: supervisors, and `timeout`, send several, and the last
-/// snapshot would be lost. Until it has `started` there is nothing to save or to reply, and loading may take long: it ends
-/// as if it were killed.
+/// SIGHUP opens the file of the log again. The first of the other signals ends the server gracefully. A SIGINT behind
+/// it ends it at once, as in Redis. Further SIGTERMs change nothing: supervisors, and `timeout`, send several, and the
+/// last snapshot would be lost. Until it has `started` there is nothing to save or to reply, and loading may take long:
+/// it ends as if it were killed.
 pub(super) fn watch_signals(
     mut signals: Signals,
     started: &Arc<OnceLock<Arc<Server>>>,

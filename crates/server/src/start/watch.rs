@@ -125,7 +125,8 @@ pub(super) fn https(
     tls.filter(|_| settings.has_https()).map(|tls| Arc::clone(&tls.config))
 }
 
-/// Lets CONFIG SET open and close the listener for HTTP, and read its certificates anew. What requests look at is looked up by each of them.
+/// Lets CONFIG SET open and close the listener for HTTP, and read its certificates anew. What requests look at is
+/// looked up by each of them.
 pub(super) fn watch_http(server: &Arc<Server>, gateway: &Arc<Gateway>) {
     let (weak, gateway) = (Arc::downgrade(server), Arc::downgrade(gateway));
     let directives = Settings::HTTP_ADDRESSES.into_iter().chain(tls::DIRECTIVES);

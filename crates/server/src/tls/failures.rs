@@ -1,5 +1,5 @@
-//! Failed encrypted connections: handshakes, and records that break the protocol. Any peer can cause them at any rate, so
-//! the log gets at most one line a second, with their number and one of the reasons.
+//! Failed encrypted connections: handshakes, and records that break the protocol. Any peer can cause them at any rate,
+//! so the log gets at most one line a second, with their number and one of the reasons.
 
 use std::fmt::Display;
 

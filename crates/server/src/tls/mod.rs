@@ -1,9 +1,9 @@
-//! Encrypted connections: from directives and files to the configuration that the event loops accept connections with, and
-//! the one for the link to a primary (`outgoing`).
+//! Encrypted connections: from directives and files to the configuration that the event loops accept connections with,
+//! and the one for the link to a primary (`outgoing`).
 //!
-//! All files are read at the start, and again by every CONFIG SET of a directive that names one. New connections use them
-//! only if all are valid; open connections keep what they began with. Tickets are valid for the configuration that issued
-//! them, so no session outlives the authorities that it was verified with.
+//! All files are read at the start, and again by every CONFIG SET of a directive that names one. New connections use
+//! them only if all are valid; open connections keep what they began with. Tickets are valid for the configuration that
+//! issued them, so no session outlives the authorities that it was verified with.
 
 mod ciphers;
 mod failures;

@@ -1,7 +1,7 @@
 //! The TLS configuration of the link to a primary.
 //!
-//! As in Redis, a certificate is trusted because of its authority, whatever names it contains: replicas connect to addresses
-//! that Sentinel gives them, and such certificates often have no names.
+//! As in Redis, a certificate is trusted because of its authority, whatever names it contains: replicas connect to
+//! addresses that Sentinel gives them, and such certificates often have no names.
 
 use std::sync::Arc;
 

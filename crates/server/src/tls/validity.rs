@@ -8,8 +8,8 @@ use der::{Decode, SliceReader, Tag, Tagged};
 use super::{CERT_FILE, CLIENT_CERT_FILE, TlsError, files, load, outgoing};
 use crate::config::Settings;
 
-/// The files with certificates that the server shows, each with the time at which the first of its certificates ends, in
-/// Unix seconds. What cannot be read as a date is left out.
+/// The files with certificates that the server shows, each with the time at which the first of its certificates ends,
+/// in Unix seconds. What cannot be read as a date is left out.
 ///
 /// # Errors
 /// When a file or a directive is wrong, as at the start.

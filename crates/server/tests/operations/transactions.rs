@@ -56,8 +56,8 @@ pub fn with_busy_threads(server: &TestServer, others: impl FnOnce()) {
     with_threads_busy_for(2, server, others);
 }
 
-/// The same with so many commands. A thread waits 100 ms for the key and then turns to the next command, so what `others`
-/// asks for comes behind all of these.
+/// The same with so many commands. A thread waits 100 ms for the key and then turns to the next command, so what
+/// `others` asks for comes behind all of these.
 pub fn with_threads_busy_for(commands: usize, server: &TestServer, others: impl FnOnce()) {
     let mut busy: Vec<_> = (0..commands).map(|_| server.client()).collect();
     for client in &mut busy {

@@ -1,7 +1,7 @@
 //! What abusers send: requests of each protocol, and mutations of them.
 //!
-//! They use keys of their own, and no command that is meant to do harm (`FLUSHALL`, `CLIENT KILL`, `CONFIG`): its effects on
-//! witnesses would be correct.
+//! They use keys of their own, and no command that is meant to do harm (`FLUSHALL`, `CLIENT KILL`, `CONFIG`): its
+//! effects on witnesses would be correct.
 
 use crate::{Random, encode};
 

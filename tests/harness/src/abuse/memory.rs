@@ -15,8 +15,8 @@ pub struct Memory {
     pub resident: usize,
 }
 
-/// What may be there without being a leak: witnesses hold less or more data, and counters of kinds of errors and logs of
-/// denials fill up.
+/// What may be there without being a leak: witnesses hold less or more data, and counters of kinds of errors and logs
+/// of denials fill up.
 const USED_SLACK: usize = 4 << 20;
 
 /// The allocator keeps memory for each thread, and gives it back late.
@@ -96,8 +96,8 @@ impl Connections {
     }
 }
 
-/// Ends the waits for keys. The server does not see that a client has gone while it waits and has sent more behind that than
-/// the server keeps: the end of its stream is behind bytes that are not read yet.
+/// Ends the waits for keys. The server does not see that a client has gone while it waits and has sent more behind that
+/// than the server keeps: the end of its stream is behind bytes that are not read yet.
 fn unblock(connection: &mut Connection) {
     let list = connection.ask("CLIENT LIST").text().to_owned();
     for line in list.lines().filter(|line| line.contains(" flags=b ")) {

@@ -5,12 +5,12 @@
 //! witnesses   one for each protocol and kind of listener, with its own keys and a model of them
 //! ```
 //!
-//! [`run`] starts them, lets the abusers attack, and requires three things: a witness never gets a reply that contradicts
-//! its model; the server keeps running; and when the abusers have disconnected, none of their connections is left, and
-//! its memory is what it was after a first round of attacks.
+//! [`run`] starts them, lets the abusers attack, and requires three things: a witness never gets a reply that
+//! contradicts its model; the server keeps running; and when the abusers have disconnected, none of their connections
+//! is left, and its memory is what it was after a first round of attacks.
 //!
-//! A seed determines what each abuser sends and how it is split; the system determines how their connections interleave in
-//! the server.
+//! A seed determines what each abuser sends and how it is split; the system determines how their connections interleave
+//! in the server.
 
 mod abuser;
 mod attack;

@@ -20,7 +20,8 @@ const VALUE_LEN_MAX: usize = 60_000;
 /// Replies that each verifies, however short the abuse is.
 const STEPS_MIN: usize = 200;
 
-/// Steps after which a witness that speaks Redis' protocol removes what abusers have written, so that it does not add up.
+/// Steps after which a witness that speaks Redis' protocol removes what abusers have written, so that it does not add
+/// up.
 const STEPS_BETWEEN_REMOVALS: usize = 500;
 
 /// A client of some protocol.

@@ -63,8 +63,8 @@ fn sync(ctx: &mut Context<'_, '_>) -> Done {
     follow(ctx, Wish::FullCopy, Asked::Sync)
 }
 
-/// Sends a copy without keys, as `redis-cli --functions-rdb` wants it. It is made at once, and the connection stays one of
-/// requests.
+/// Sends a copy without keys, as `redis-cli --functions-rdb` wants it. It is made at once, and the connection stays one
+/// of requests.
 fn copy_without_keys(
     ctx: &mut Context<'_, '_>,
     filter: CopyFilter,

@@ -211,7 +211,8 @@ fn shutdown(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
         return Err(error);
     }
     // No reply: the client learns of it by the end of its connection, which comes with that of all connections. Unless
-    // it does not come, because the data cannot be saved, or because another client aborts it while it waits for replicas.
+    // it does not come, because the data cannot be saved, or because another client aborts it while it waits for
+    // replicas.
     ctx.caller.wait_for(Awaited::Shutdown);
     ctx.kernel.request_shutdown(reason);
     Ok(())

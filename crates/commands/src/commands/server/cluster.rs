@@ -1,5 +1,5 @@
-//! CLUSTER, READONLY, READWRITE, ASKING: the answers of a server without cluster, except to those that follow redirections
-//! of a replica.
+//! CLUSTER, READONLY, READWRITE, ASKING: the answers of a server without cluster, except to those that follow
+//! redirections of a replica.
 //! Clients send these commands to find out, and accept the answer; an unknown command would look like a
 //! server too old for them.
 
@@ -154,8 +154,8 @@ pub(super) static COMMANDS: &[Spec] = &[
         .example(disabled!("ASKING")),
 ];
 
-/// Whether a connection that would be sent to the primary reads from a replica. To any other one, which can, this means a
-/// cluster.
+/// Whether a connection that would be sent to the primary reads from a replica. To any other one, which can, this means
+/// a cluster.
 fn choose_reads(ctx: &mut Context<'_, '_>, from_replicas: bool) -> Done {
     let client = &ctx.caller.client;
     if !client.has(ClientFlags::REDIRECTS) {

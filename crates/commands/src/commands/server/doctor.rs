@@ -1,7 +1,7 @@
 //! The findings of MEMORY DOCTOR and LATENCY DOCTOR, each with its figures and a remedy.
 //!
-//! A finding is a threshold on measured figures. Each threshold is a constant with its reason. A server with little data
-//! gets no findings about ratios, which mean nothing then.
+//! A finding is a threshold on measured figures. Each threshold is a constant with its reason. A server with little
+//! data gets no findings about ratios, which mean nothing then.
 
 use crate::latency::LatencyMonitor;
 use crate::memory::{MemoryReport, human};

@@ -77,8 +77,8 @@ impl<'m, 'l, 'k> Lookup<'m, 'l, 'k> {
         Self(None)
     }
 
-    /// The value that each pattern has for each element, all of the first element first; `None` if that is not there, or of
-    /// another type. A value that is there and cannot be read from disk is an error.
+    /// The value that each pattern has for each element, all of the first element first; `None` if that is not there,
+    /// or of another type. A value that is there and cannot be read from disk is an error.
     pub(super) fn find_all(
         &mut self,
         patterns: &[Pattern<'_>],

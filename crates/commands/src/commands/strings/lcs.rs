@@ -189,9 +189,9 @@ impl<'a> Table<'a> {
 
 /// Computes a row but for its first cell, which is 0, from the one above it.
 ///
-/// Whether bytes are equal cannot be predicted, so nothing branches on it: a cell is never less than its neighbours, and
-/// one more than the cell above the left one at most. So an equal byte adds one to that cell, and the largest of the
-/// three is right whether or not.
+/// Whether bytes are equal cannot be predicted, so nothing branches on it: a cell is never less than its neighbours,
+/// and one more than the cell above the left one at most. So an equal byte adds one to that cell, and the largest of
+/// the three is right whether or not.
 fn fill_row(byte: u8, b: &[u8], above: &[u32], row: &mut [u32]) {
     let mut left = 0;
     let above = above.iter().zip(&above[1..]);

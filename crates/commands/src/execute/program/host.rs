@@ -45,8 +45,8 @@ const TOO_LARGE: CommandError =
 /// What a program may do.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
-    /// It comes with the stream of the primary that this server follows: neither the role nor memory nor a limit ends or
-    /// refuses it.
+    /// It comes with the stream of the primary that this server follows: neither the role nor memory nor a limit ends
+    /// or refuses it.
     pub(super) is_of_primary: bool,
     pub(super) is_read_only: bool,
     pub(super) allows_oom: bool,

@@ -1,4 +1,5 @@
-//! Programs (scripts and functions): run within one guard, like a transaction, with an undo log from their first write on.
+//! Programs (scripts and functions): run within one guard, like a transaction, with an undo log from their first write
+//! on.
 //!
 //! The shards of the declared keys are locked together before a program runs. What it needs beyond that ends the run:
 //! all that it has done is taken back, and it runs again from its beginning.
@@ -421,8 +422,8 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Whether a pause has begun while the program ran, away from its worker: nothing changes in a pause, so that it runs
-    /// again when that ends.
+    /// Whether a pause has begun while the program ran, away from its worker: nothing changes in a pause, so that it
+    /// runs again when that ends.
     fn is_held_back(&self) -> bool {
         let is_paused =
             || self.kernel.pause.holds(true, || false, crate::clock::unix_ms()).is_some();

@@ -13,8 +13,8 @@ use crate::scripting::Run;
 use crate::stats::Counters;
 
 impl Kernel {
-    /// Tells all clients that wait for a thread for programs that the server is busy, if all of these have run a program
-    /// for `busy-reply-threshold`. `run` is one of those.
+    /// Tells all clients that wait for a thread for programs that the server is busy, if all of these have run a
+    /// program for `busy-reply-threshold`. `run` is one of those.
     pub(super) fn turn_away_from_programs(&self, run: &Run, counters: &Counters) {
         let (scripts, threshold) = (&self.scripts, self.busy_threshold());
         if run.elapsed() < threshold || !scripts.offload.has_waiting() {

@@ -1,7 +1,7 @@
 //! What a thread needs to run programs: a machine, and memory for the calls that they make.
 //!
-//! It is made when the thread runs its first program, so that a server without programs has none, and then kept: a machine
-//! keeps what it has compiled. So programs run on all threads at the same time.
+//! It is made when the thread runs its first program, so that a server without programs has none, and then kept: a
+//! machine keeps what it has compiled. So programs run on all threads at the same time.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -24,8 +24,8 @@ const CALLS_MAX: usize = 1500;
 /// Commands that are not called at random, for they end something or wait for the operator's threads.
 const NOT_CALLED: &[&str] = &["shutdown", "save", "bgsave", "backup"];
 
-/// Commands that change something and do not say so, as in Redis: PFCOUNT writes down what it has counted, and programs do
-/// what they do.
+/// Commands that change something and do not say so, as in Redis: PFCOUNT writes down what it has counted, and programs
+/// do what they do.
 const READS_AND_WRITES: &[&str] = &["pfcount", "debug", "eval", "evalsha", "evalname", "fcall"];
 
 /// Commands that change keys which they only read, as they say, as in Redis: what a group has got of a stream is

@@ -1,8 +1,8 @@
 //! The functions of `string` that match patterns: `find`, `match`, `gmatch` and `gsub`.
 //!
-//! Their results and errors are those of Lua 5.1. Lua's own ones cannot be stopped, for hooks are not called inside of C,
-//! and a pattern like `.-.-.-x` takes years on a short string; and they recurse once for each item of a pattern. Here
-//! every step is counted ([`Steps`]), and what is to be tried again is in a list.
+//! Their results and errors are those of Lua 5.1. Lua's own ones cannot be stopped, for hooks are not called inside of
+//! C, and a pattern like `.-.-.-x` takes years on a short string; and they recurse once for each item of a pattern.
+//! Here every step is counted ([`Steps`]), and what is to be tried again is in a list.
 
 mod class;
 mod matcher;

@@ -144,8 +144,8 @@ impl<'s> Applier<'s> {
         Applied::Lost(why)
     }
 
-    /// Why a command selects what is not here, if it does: what follows would go to another database. In a transaction its
-    /// EXEC would come too late.
+    /// Why a command selects what is not here, if it does: what follows would go to another database. In a transaction
+    /// its EXEC would come too late.
     fn lacks_db(&self, name: &[u8], args: Args<'_>) -> Option<String> {
         if !name.eq_ignore_ascii_case(b"select") {
             return None;

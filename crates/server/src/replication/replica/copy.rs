@@ -32,8 +32,8 @@ impl Copy {
         self.file.write_all(bytes)
     }
 
-    /// Replaces all data, if `is_wanted` says so when clients can change nothing any more: what they write as those of a
-    /// primary is not lost.
+    /// Replaces all data, if `is_wanted` says so when clients can change nothing any more: what they write as those of
+    /// a primary is not lost.
     pub(super) fn load(
         self,
         server: &Server,

@@ -73,8 +73,8 @@ impl Logged {
 }
 
 /// Everything up to this position in the log survives a power cut: nothing of a log that does not have all keys yet, as
-/// the one before it counts so long. Nor of one that has not taken something: what was applied since is not in it, wherever
-/// its positions are.
+/// the one before it counts so long. Nor of one that has not taken something: what was applied since is not in it,
+/// wherever its positions are.
 fn counted(wal_handle: &WalHandle) -> u64 {
     // In this order: what was on the device of a log that has become complete since counts, and what was applied before
     // it failed is not behind that.

@@ -1,8 +1,8 @@
 //! The thread that follows a primary: it connects, asks for the stream, loads a full copy and applies commands.
 //!
 //! `tierce_replication::link` decides what the bytes of the link mean; this module waits, reads and writes. A link
-//! that fails is logged with the reason and retried. The data stays as it is, and the link continues at its offset in the
-//! stream if the primary still has the rest.
+//! that fails is logged with the reason and retried. The data stays as it is, and the link continues at its offset in
+//! the stream if the primary still has the rest.
 
 mod apply;
 mod connect;

@@ -28,15 +28,16 @@ impl Takeover {
             return;
         }
         match error {
-            // Its answer to the link before was lost. It may have taken over then, whatever it says now: that it is busy, or
-            // that it follows another one already. Only that it is a primary ends the failover.
+            // Its answer to the link before was lost. It may have taken over then, whatever it says now: that it is
+            // busy, or that it follows another one already. Only that it is a primary ends the failover.
             FollowError::Link(LinkError::Refused { reply, .. })
                 if self.asked == Some(number) && is_primary(reply) =>
             {
                 server.failover_is_done(number);
             }
-            // It may have taken over, and begun anew since as it was configured. When it waits for this server, and this one
-            // for it, only one that gives up ends that, and what it has is replaced by a full copy in any case.
+            // It may have taken over, and begun anew since as it was configured. When it waits for this server, and
+            // this one for it, only one that gives up ends that, and what it has is replaced by a full copy in any
+            // case.
             FollowError::Link(LinkError::Refused { reply, .. })
                 if self.asked == Some(number) && has_other_stream(reply) =>
             {
@@ -60,8 +61,8 @@ impl Takeover {
     }
 }
 
-/// Whether the reply is that of a replica, of this server or of another one, which does not have the stream that it is to go
-/// on with.
+/// Whether the reply is that of a replica, of this server or of another one, which does not have the stream that it is
+/// to go on with.
 fn has_other_stream(reply: &str) -> bool {
     reply.contains("PSYNC FAILOVER replid must match")
 }

@@ -1,7 +1,7 @@
 //! JSON lines: `tierce export --format jsonl`, and `tierce import` of such a file.
 //!
-//! docs/formats/jsonl.md has the format. A key is one line, or several if its value is long. Both directions work on one
-//! line at a time, so their memory is bounded by the largest element, not the largest collection.
+//! docs/formats/jsonl.md has the format. A key is one line, or several if its value is long. Both directions work on
+//! one line at a time, so their memory is bounded by the largest element, not the largest collection.
 
 mod bytes;
 mod line;

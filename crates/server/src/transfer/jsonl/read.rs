@@ -1,7 +1,7 @@
 //! Reads lines into a keyspace.
 //!
-//! A key is assembled outside of the keyspace, and stored with its last line. If a later line is invalid, the stored keys
-//! are dropped too: an import is all or nothing.
+//! A key is assembled outside of the keyspace, and stored with its last line. If a later line is invalid, the stored
+//! keys are dropped too: an import is all or nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
@@ -382,8 +382,8 @@ impl Parts for Vec<StreamElement> {
     }
 }
 
-/// A stream that is being put together: entries at once, and the groups when all has come. A snapshot has the groups of a
-/// stream first, and then entries by turns with what is pending of them in any group.
+/// A stream that is being put together: entries at once, and the groups when all has come. A snapshot has the groups of
+/// a stream first, and then entries by turns with what is pending of them in any group.
 struct StreamBody {
     assembly: Assembly,
     /// The ID of the last entry.

@@ -300,8 +300,8 @@ fn long_values_are_divided() {
     assert_eq!(contents(&imported(&lines).unwrap()), contents(&original));
 }
 
-/// Groups whose consumers have the same names, with entries that are pending in each. A snapshot has all groups before the
-/// first entry, and what is pending after the entries.
+/// Groups whose consumers have the same names, with entries that are pending in each. A snapshot has all groups before
+/// the first entry, and what is pending after the entries.
 #[test]
 fn what_is_pending_stays_in_its_group() {
     let original = keyspace();
