@@ -276,6 +276,66 @@ fn a_follower_that_pruning_has_overtaken_loads_all_data_anew() {
 }
 
 #[test]
+fn a_follower_that_has_loaded_all_data_anew_says_who_owns_the_log() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    a.check("SET k 1", "+OK");
+    let follower = joining(second.path(), &bucket).start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    assert_eq!(replication(&mut b, "master_port"), owner.port().to_string());
+    follower.signal(Signal::STOP);
+    let next = info(&mut a, "bucket_last_object").parse::<u64>().unwrap() + 1;
+    a.check("SET k 2", "+OK");
+    wait_for_bucket(&mut a);
+    stop(owner);
+    // Its CLAIM is before the snapshot from which the follower loads.
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    prune(&mut a, &bucket.path().join(format!("log/{next:020}")));
+    follower.signal(Signal::CONT);
+    wait_until_followed(&mut a, &mut b);
+    assert!(follower.output().contains("All data are loaded"), "{}", follower.output());
+    b.check("GET k", "\"2\"");
+    assert_eq!(replication(&mut b, "master_port"), owner.port().to_string());
+    assert_eq!(b.ask("ROLE").items()[2].int(), i64::from(owner.port()));
+    b.check("CLIENT CAPA redirect", "+OK");
+    let to = format!("REDIRECT 127.0.0.1:{}", owner.port());
+    let redirected = b.ask("SET k 3").text().to_owned();
+    assert!(redirected.ends_with(to.rsplit(':').next().unwrap()), "{redirected}");
+}
+
+#[test]
+fn a_takeover_whose_claim_cannot_be_put_is_told() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    a.check("SET k v", "+OK");
+    let follower = joining(second.path(), &bucket).with("replica-serve-stale-data", "no").start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    b.check("GET k", "\"v\"");
+    kill(owner);
+    // Reads find nothing under the next number, and puts do not succeed: it is a link to nowhere.
+    let names = std::fs::read_dir(bucket.path().join("log")).unwrap();
+    let numbers = names.filter_map(|name| name.unwrap().file_name().to_str()?.parse::<u64>().ok());
+    let next = bucket.path().join(format!("log/{:020}", numbers.max().unwrap() + 1));
+    std::os::unix::fs::symlink("/nowhere/at/all", &next).unwrap();
+    wait_until("it is known", || info(&mut b, "bucket_last_error").contains("log/"));
+    assert_eq!(replication(&mut b, "master_link_status"), "down");
+    assert!(b.ask("GET k").text().starts_with("MASTERDOWN"));
+    let said = |text: &str| follower.output().matches(text).count();
+    assert_eq!(said("is not followed: "), 1, "{}", follower.output());
+    std::fs::remove_file(&next).unwrap();
+    wait_for_owner(&mut b);
+    b.check("GET k", "\"v\"");
+    b.check("SET k w", "+OK");
+    wait_for_bucket(&mut b);
+    assert_eq!(info(&mut b, "bucket_state"), "following");
+}
+
+#[test]
 fn the_directory_of_a_deposed_owner_is_put_aside_and_follows() {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
     let owner = joining(first.path(), &bucket).with("bucket-interval", "3600000").start();

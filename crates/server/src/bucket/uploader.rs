@@ -18,6 +18,8 @@ mod renewal;
 mod snapshots;
 mod watch;
 
+pub(super) use watch::note_failure;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
