@@ -177,6 +177,26 @@ fn a_script_that_holds_the_data_for_longer_than_a_lease_deposes_nobody() {
 }
 
 #[test]
+fn an_owner_that_publishes_and_writes_nothing_keeps_its_lease() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let all = Everything::start(start_briefly(&dir, &bucket));
+    let primary = format!("127.0.0.1 {}", all.server.port());
+    let _replica = crate::launch().with("replicaof", &primary).start();
+    let mut c = all.server.connect();
+    wait_until("the replica is there", || c.ask("WAIT 1 100").int() == 1);
+    let renewals = || all.metric("tierce_bucket_renewals_total").unwrap_or_default();
+    let (before, mut publishers) = (renewals(), Vec::new());
+    // Messages go to replicas in the order of the changes, so the thread that writes the log meets them as well.
+    wait_until("it is the owner for several leases", || {
+        // Without a lease its reply would wait.
+        let mut publisher = all.server.connect();
+        publisher.request(&["PUBLISH", "c", "m"]);
+        publishers.push(publisher);
+        renewals() >= before + 10.0
+    });
+}
+
+#[test]
 fn replies_wait_for_the_store_when_the_lease_is_over() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());
     let all = Everything::start(start_briefly(&dir, &bucket));

@@ -78,7 +78,9 @@ pub(super) struct Uploader {
     watch: Watch,
     /// What was taken from the feed and is not committed, in order.
     held: Vec<FedBatch>,
-    /// Of that, everything up to this position is in the base.
+    /// Whether some of that goes into the log: of marks, and of commands for replicas, only the positions count.
+    has_changes: bool,
+    /// Of what is held, everything up to this position is in the base.
     skipped: u64,
     /// The log goes on behind a snapshot that does not count yet.
     needs_base: bool,
@@ -133,6 +135,7 @@ impl Uploader {
             ending,
             watch,
             held: Vec::new(),
+            has_changes: false,
             skipped: 0,
             needs_base,
             snapshot: Snapshot::None,
@@ -206,6 +209,7 @@ impl Uploader {
             // What is in the base is not needed.
             self.held.clear();
         }
+        self.has_changes |= batch.iter().any(|(_, fed)| matches!(fed, Fed::Record(_)));
         self.held.push(batch);
     }
 
@@ -227,6 +231,7 @@ impl Uploader {
         );
         self.follower.begin_anew(bytes_max(&self.server.config.settings()));
         self.held.clear();
+        self.has_changes = false;
         self.cuts = Cuts::default();
         self.needs_base = true;
         self.snapshot = Snapshot::None;
@@ -280,6 +285,7 @@ impl Uploader {
     fn send(&mut self) -> Result<(), Stop> {
         let began_ms = now_ms();
         let held = std::mem::take(&mut self.held);
+        let has_changes = std::mem::take(&mut self.has_changes);
         let (mut records, mut bytes, mut position) = (Vec::new(), 0, 0);
         for (at, fed) in held.iter().flat_map(FedBatch::iter) {
             match fed {
@@ -301,7 +307,9 @@ impl Uploader {
             }
         }
         self.append(&mut records, &mut bytes)?;
-        self.note_gathered(position);
+        if has_changes {
+            self.note_gathered(position);
+        }
         self.watch.committed(position);
         self.watch.note_sent(self.server.feed.waiting_bytes_of(Reader::Bucket) > 0, began_ms);
         held.into_iter().for_each(|batch| self.follower.recycle(batch));
