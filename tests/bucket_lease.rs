@@ -196,6 +196,52 @@ fn an_owner_that_publishes_and_writes_nothing_keeps_its_lease() {
     });
 }
 
+/// Something under the next number of the log that the server did not put there: the number.
+fn block(bucket: &TempDir) -> u64 {
+    let log = bucket.path().join("log");
+    let names = fs::read_dir(&log).expect("a log").flatten().map(|entry| entry.file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.parse::<u64>().ok());
+    let next = numbers.max().unwrap_or(0) + 1;
+    // A renewal may be faster.
+    (next..).find(|number| fs::File::create_new(object(bucket, *number)).is_ok()).expect("one")
+}
+
+fn object(bucket: &TempDir, number: u64) -> PathBuf {
+    bucket.path().join(format!("log/{number:020}"))
+}
+
+#[test]
+fn a_record_that_was_on_its_way_before_a_request_proves_nothing_for_its_reply() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let all = Everything::start(start_briefly(&dir, &bucket));
+    let mut c = all.server.connect();
+    c.check("SET k v", "+OK");
+    let blocked = block(&bucket);
+    fs::File::create_new(object(&bucket, blocked + 1)).expect("it is free");
+    all.wait_for_end_of_lease();
+    // A record is in flight, and is tried again and again.
+    let mut readers = all.readers("k");
+    readers.iter_mut().for_each(|(_, c, request)| c.send(&request[..]));
+    for (protocol, c, _) in &mut readers {
+        assert!(c.is_silent_for(LEASE / 2), "{protocol}");
+    }
+    fs::remove_file(object(&bucket, blocked)).expect("removed");
+    wait_until("the record is there", || object(&bucket, blocked).exists());
+    // Another server may have claimed the log behind that record.
+    for (protocol, c, _) in &mut readers {
+        assert!(c.is_silent_for(MOMENT), "{protocol}");
+    }
+    fs::remove_file(object(&bucket, blocked + 1)).expect("removed");
+    for (protocol, mut c, _) in readers {
+        let mut answer = Vec::new();
+        while !String::from_utf8_lossy(&answer).contains('v') {
+            answer.extend(c.read_exactly(1));
+        }
+        assert!(!String::from_utf8_lossy(&answer).contains(" 503 "), "{protocol}");
+    }
+    stop(all.server);
+}
+
 #[test]
 fn replies_wait_for_the_store_when_the_lease_is_over() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());

@@ -353,25 +353,28 @@ impl Uploader {
         in_flight: u64,
         put: impl AsyncFn(&mut Owner) -> Result<Outcome, Error>,
     ) -> Result<u64, Stop> {
-        let mut is_begun = false;
+        // That of the first attempt of this record, once it is begun. Later attempts send the same bytes, and another server
+        // may have claimed the log behind the first one: they prove nothing for what was executed since.
+        let mut proof = None;
         loop {
-            let proof = self.server.bucket.lease.note_begun();
-            let owner = &mut self.owner;
+            let (server, owner) = (&self.server, &mut self.owner);
             let put = async {
                 // After a failure this record may be in flight still, and put anew, it would be there twice. What is in
                 // flight before it is begun is another one.
                 match owner.settle().await? {
-                    Some(outcome) if is_begun || matches!(outcome, Outcome::Deposed { .. }) => {
+                    Some(outcome)
+                        if proof.is_some() || matches!(outcome, Outcome::Deposed { .. }) =>
+                    {
                         return Ok(outcome);
                     }
-                    _ => is_begun = true,
+                    _ => proof = Some(server.bucket.lease.note_begun()),
                 }
                 put(owner).await
             };
             let watched = self.watch.watched(put, &self.ending, in_flight);
             let outcome = self.runtime.block_on(watched);
             if let Some(number) = self.judge(outcome, in_flight)? {
-                self.note_proven(proof);
+                proof.inspect(|proof| self.note_proven(*proof));
                 return Ok(number);
             }
         }
