@@ -160,12 +160,13 @@ impl Uploader {
     pub(super) fn run(mut self) {
         let (server, url) = (Arc::clone(&self.server), self.watch.store.url().to_owned());
         let outcome = self.serve().and_then(|()| self.finish());
-        // No writer waits for a thread that is not there.
-        server.durability.hold_for_outside(false);
-        server.tell_all(&Notice::Resume);
+        // Before writers go on: what they write would not be in the log any more.
         if let Err(stop) = outcome {
             stopped(&server, &url, &stop);
         }
+        // No writer waits for a thread that is not there.
+        server.durability.hold_for_outside(false);
+        server.tell_all(&Notice::Resume);
     }
 
     /// Writes until the end is asked for.
