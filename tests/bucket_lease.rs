@@ -243,6 +243,33 @@ fn a_record_that_was_on_its_way_before_a_request_proves_nothing_for_its_reply() 
 }
 
 #[test]
+fn while_data_are_loaded_a_lease_that_cannot_be_renewed_is_said_once() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start_briefly(&dir, &bucket).start();
+    let mut c = server.connect();
+    for number in 0..10 {
+        c.check(&format!("SET key:{number} v"), "+OK");
+    }
+    stop(server);
+    let objects = || fs::read_dir(bucket.path().join("log")).expect("a log").count();
+    let before = objects();
+    let server = start_briefly(&dir, &bucket).with("key-load-delay", "2000000000").start_loading();
+    let mut c = server.connect();
+    wait_until("it has claimed the log, and renews", || objects() > before + 1);
+    let away = Away::begin(&bucket);
+    let said = |what| wait_until(what, || server.output().contains(what));
+    said("does not take the log");
+    wait_until("INFO has it", || info(&mut c, "bucket_last_error").contains("log/"));
+    away.end();
+    said("The bucket takes the log again");
+    let warnings = server.output().matches("does not take the log").count();
+    assert_eq!(warnings, 1, "{}", server.output());
+    c.check("CONFIG SET key-load-delay 0", "+OK");
+    wait_until("the data are loaded", || c.ask("GET key:7").to_string() == "\"v\"");
+    stop(server);
+}
+
+#[test]
 fn replies_wait_for_the_store_when_the_lease_is_over() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());
     let all = Everything::start(start_briefly(&dir, &bucket));
