@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tierce_harness::{Both, Connection, TempDir, free_port, wait_until};
 
 use super::{
-    contents, for_long, info, joining, kill, pedrokv_ask, replication, wait_for_bucket,
+    contents, for_long, info, joining, kill, pedrokv_ask, replication, stop, wait_for_bucket,
     wait_until_followed, write_everything,
 };
 use crate::pedrokv::{GET, PUT, request};
@@ -176,4 +176,35 @@ fn a_follower_refuses_writes_in_every_protocol_and_says_who_owns_the_log() {
     wait_until_followed(&mut a, &mut b);
     b.check("EXISTS k", ":0");
     b.check("DBSIZE", ":0");
+}
+
+#[test]
+fn a_follower_that_has_loaded_all_data_anew_says_who_owns_the_log() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    a.check("SET k 1", "+OK");
+    let follower = joining(second.path(), &bucket).start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    assert_eq!(replication(&mut b, "master_port"), owner.port().to_string());
+    follower.signal(Signal::STOP);
+    let next = info(&mut a, "bucket_last_object").parse::<u64>().unwrap() + 1;
+    a.check("SET k 2", "+OK");
+    wait_for_bucket(&mut a);
+    stop(owner);
+    // Its CLAIM is before the snapshot from which the follower loads.
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    prune(&mut a, &bucket.path().join(format!("log/{next:020}")));
+    follower.signal(Signal::CONT);
+    wait_until_followed(&mut a, &mut b);
+    assert!(follower.output().contains("All data are loaded"), "{}", follower.output());
+    b.check("GET k", "\"2\"");
+    assert_eq!(replication(&mut b, "master_port"), owner.port().to_string());
+    assert_eq!(b.ask("ROLE").items()[2].int(), i64::from(owner.port()));
+    b.check("CLIENT CAPA redirect", "+OK");
+    let to = format!("REDIRECT 127.0.0.1:{}", owner.port());
+    let redirected = b.ask("SET k 3").text().to_owned();
+    assert!(redirected.ends_with(to.rsplit(':').next().unwrap()), "{redirected}");
 }

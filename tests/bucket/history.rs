@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use rustix::process::Signal;
 use tierce_harness::{Connection, Random, TempDir, wait_until};
 
 use super::{
@@ -221,4 +222,29 @@ fn prune_keeps_what_the_retention_needs_beside_a_running_owner() {
     let empty = TempDir::new();
     let server = start(empty.path(), &bucket).start();
     assert_eq!(contents(&mut server.connect()), expected);
+}
+
+#[test]
+fn a_snapshot_of_an_owner_that_is_a_replica_has_what_its_primary_has_not_removed() {
+    let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let primary = launch().with("repl-diskless-sync-delay", "0").start();
+    let mut p = primary.connect();
+    let primary_address = format!("127.0.0.1 {}", primary.port());
+    let owner = start(dir.path(), &bucket).with("replicaof", &primary_address).start();
+    let mut c = owner.connect();
+    p.check("SET lasting v", "+OK");
+    wait_until("the owner has it", || c.ask("DBSIZE").int() == 1);
+    p.check("SET brief v PX 2000", "+OK");
+    wait_until("the owner has it", || c.ask("DBSIZE").int() == 2);
+    // Its clock is what counts, and it says nothing more.
+    primary.signal(Signal::STOP);
+    wait_until("the time has come", || c.ask("EXISTS brief").int() == 0);
+    c.check("DBSIZE", ":2");
+    wait_for_snapshot(&mut c);
+    let restored = other.path().join("restored");
+    let said = tell(&["restore", "--bucket", &url(&bucket), "--dir", text(&restored)]);
+    assert!(said.starts_with("restored: 2 keys"), "{said}");
+    primary.signal(Signal::CONT);
+    wait_until("it is removed", || c.ask("DBSIZE").int() == 1);
+    stop(owner);
 }

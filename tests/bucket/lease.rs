@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -151,6 +152,99 @@ fn a_script_that_holds_the_data_for_longer_than_a_lease_deposes_nobody() {
     other.check("SCRIPT KILL", "+OK");
     assert!(c.reply().to_string().contains("SCRIPT KILL"));
     wait_until("the snapshot was put off", || info(&mut other, "bucket_snapshot_object") != "0");
+}
+
+#[test]
+fn an_owner_that_publishes_and_writes_nothing_keeps_its_lease() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let all = Everything::start(start_briefly(&dir, &bucket));
+    let primary = format!("127.0.0.1 {}", all.server.port());
+    let _replica = crate::launch().with("replicaof", &primary).start();
+    let mut c = all.server.connect();
+    wait_until("the replica is there", || c.ask("WAIT 1 100").int() == 1);
+    let renewals = || all.metric("tierce_bucket_renewals_total").unwrap_or_default();
+    let (before, mut publishers) = (renewals(), Vec::new());
+    // Messages go to replicas in the order of the changes, so the thread that writes the log meets them as well.
+    wait_until("it is the owner for several leases", || {
+        // Without a lease its reply would wait.
+        let mut publisher = all.server.connect();
+        publisher.request(&["PUBLISH", "c", "m"]);
+        publishers.push(publisher);
+        renewals() >= before + 10.0
+    });
+}
+
+/// Something under the next number of the log that the server did not put there: the number.
+fn block(bucket: &TempDir) -> u64 {
+    let log = bucket.path().join("log");
+    let names = fs::read_dir(&log).expect("a log").flatten().map(|entry| entry.file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.parse::<u64>().ok());
+    let next = numbers.max().unwrap_or(0) + 1;
+    // A renewal may be faster.
+    (next..).find(|number| fs::File::create_new(object(bucket, *number)).is_ok()).expect("one")
+}
+
+fn object(bucket: &TempDir, number: u64) -> PathBuf {
+    bucket.path().join(format!("log/{number:020}"))
+}
+
+#[test]
+fn a_record_that_was_on_its_way_before_a_request_proves_nothing_for_its_reply() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let all = Everything::start(start_briefly(&dir, &bucket));
+    let mut c = all.server.connect();
+    c.check("SET k v", "+OK");
+    let blocked = block(&bucket);
+    fs::File::create_new(object(&bucket, blocked + 1)).expect("it is free");
+    all.wait_for_end_of_lease();
+    // A record is in flight, and is tried again and again.
+    let mut readers = all.readers("k");
+    readers.iter_mut().for_each(|(_, c, request)| c.send(&request[..]));
+    for (protocol, c, _) in &mut readers {
+        assert!(c.is_silent_for(LEASE / 2), "{protocol}");
+    }
+    fs::remove_file(object(&bucket, blocked)).expect("removed");
+    wait_until("the record is there", || object(&bucket, blocked).exists());
+    // Another server may have claimed the log behind that record.
+    for (protocol, c, _) in &mut readers {
+        assert!(c.is_silent_for(MOMENT), "{protocol}");
+    }
+    fs::remove_file(object(&bucket, blocked + 1)).expect("removed");
+    for (protocol, mut c, _) in readers {
+        let mut answer = Vec::new();
+        while !String::from_utf8_lossy(&answer).contains('v') {
+            answer.extend(c.read_exactly(1));
+        }
+        assert!(!String::from_utf8_lossy(&answer).contains(" 503 "), "{protocol}");
+    }
+    stop(all.server);
+}
+
+#[test]
+fn while_data_are_loaded_a_lease_that_cannot_be_renewed_is_said_once() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start_briefly(&dir, &bucket).start();
+    let mut c = server.connect();
+    for number in 0..10 {
+        c.check(&format!("SET key:{number} v"), "+OK");
+    }
+    stop(server);
+    let objects = || fs::read_dir(bucket.path().join("log")).expect("a log").count();
+    let before = objects();
+    let server = start_briefly(&dir, &bucket).with("key-load-delay", "2000000000").start_loading();
+    let mut c = server.connect();
+    wait_until("it has claimed the log, and renews", || objects() > before + 1);
+    let away = Away::begin(&bucket);
+    let said = |what| wait_until(what, || server.output().contains(what));
+    said("does not take the log");
+    wait_until("INFO has it", || info(&mut c, "bucket_last_error").contains("log/"));
+    away.end();
+    said("The bucket takes the log again");
+    let warnings = server.output().matches("does not take the log").count();
+    assert_eq!(warnings, 1, "{}", server.output());
+    c.check("CONFIG SET key-load-delay 0", "+OK");
+    wait_until("the data are loaded", || c.ask("GET key:7").to_string() == "\"v\"");
+    stop(server);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
-use super::{Away, kill, start, stop};
+use super::{Away, info, kill, start, stop};
+use crate::replication::info as info_everywhere;
 
 /// Long enough to see something that must not happen, most of the time.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -99,4 +100,40 @@ fn writes_that_wait_for_replicas_need_a_stream_and_not_a_bucket() {
     let server = launch.with("durability-replicas-timeout", "100000").start();
     server.connect().check("SET a 1", "-NOREPLICAS Not enough good replicas to write.");
     stop(server);
+}
+
+/// How many replicas have what was written on their device, as they say within `timeout_ms`.
+fn logged(primary: &mut Connection, timeout_ms: u64) -> i64 {
+    primary.ask(&format!("WAITAOF 0 1 {timeout_ms}")).items()[1].int()
+}
+
+#[test]
+fn an_owner_that_is_a_replica_applies_what_comes_and_confirms_what_the_bucket_has() {
+    let primary = crate::launch().start();
+    let mut p = primary.connect();
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let replica = start(dir.path(), &bucket)
+        .with("appendfsync", "bucket")
+        .with("replicaof", &format!("127.0.0.1 {}", primary.port()))
+        .start();
+    let mut c = replica.connect();
+    c.check("CLIENT DURABILITY everysec", "+OK");
+    p.check("SET before 1", "+OK");
+    wait_until("the replica has it", || c.ask("EXISTS before").int() == 1);
+    assert_eq!(logged(&mut p, 0), 1);
+    assert_eq!(info(&mut c, "bucket_state"), "following");
+    let away = Away::begin(&bucket);
+    for number in 0..200 {
+        p.request(&["SET", &format!("key:{number}"), "v"]);
+    }
+    (0..200).for_each(|_| p.expect("+OK"));
+    p.check("MULTI", "+OK");
+    p.check("SET last 1", "+QUEUED");
+    p.check("EXEC", "[+OK]");
+    wait_until("the replica has all", || c.ask("DBSIZE").int() == 202);
+    p.check("WAIT 1 0", ":1");
+    assert_eq!(logged(&mut p, 300), 0, "the bucket has none of it");
+    away.end();
+    assert_eq!(logged(&mut p, 0), 1);
+    assert_eq!(info_everywhere(&mut p, "sync_full"), "1", "the link was never given up");
 }

@@ -172,3 +172,32 @@ fn an_owner_that_stands_still_is_succeeded_and_shows_nothing_old() {
     a.check("GET k", "\"new\"");
     assert_eq!(role(&mut a), "slave");
 }
+
+#[test]
+fn a_takeover_whose_claim_cannot_be_put_is_told() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    a.check("SET k v", "+OK");
+    let follower = joining(second.path(), &bucket).with("replica-serve-stale-data", "no").start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    b.check("GET k", "\"v\"");
+    kill(owner);
+    // Reads find nothing under the next number, and puts do not succeed: it is a link to nowhere.
+    let names = std::fs::read_dir(bucket.path().join("log")).unwrap();
+    let numbers = names.filter_map(|name| name.unwrap().file_name().to_str()?.parse::<u64>().ok());
+    let next = bucket.path().join(format!("log/{:020}", numbers.max().unwrap() + 1));
+    std::os::unix::fs::symlink("/nowhere/at/all", &next).unwrap();
+    wait_until("it is known", || info(&mut b, "bucket_last_error").contains("log/"));
+    assert_eq!(replication(&mut b, "master_link_status"), "down");
+    assert!(b.ask("GET k").text().starts_with("MASTERDOWN"));
+    let said = |text: &str| follower.output().matches(text).count();
+    assert_eq!(said("is not followed: "), 1, "{}", follower.output());
+    std::fs::remove_file(&next).unwrap();
+    wait_for_owner(&mut b);
+    b.check("GET k", "\"v\"");
+    b.check("SET k w", "+OK");
+    wait_for_bucket(&mut b);
+    assert_eq!(info(&mut b, "bucket_state"), "following");
+}

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use tierce_harness::Connection;
 
 /// The value of a line of `INFO replication`.
-fn info(c: &mut Connection, name: &str) -> String {
+pub(crate) fn info(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO everything").text().to_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()

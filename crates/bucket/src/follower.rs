@@ -12,13 +12,14 @@
 //! finds the floor above it, and writes nothing behind it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use crate::append::{Outcome, Trouble};
+use crate::append::{Outcome, Progress, Trouble};
 use crate::body::{ClaimInfo, SnapshotInfo, split_batches};
 use crate::chain::Chain;
 use crate::error::{Error, Result};
@@ -77,6 +78,7 @@ pub struct Follower {
     /// When the floor was last read behind a record that was missing.
     floor_at: Option<Duration>,
     trouble: Option<Trouble>,
+    claiming: Arc<Progress>,
 }
 
 impl Follower {
@@ -127,8 +129,17 @@ impl Follower {
         let hash = if end.number == 0 { [0; 32] } else { end.hash };
         let (chain, seen_at) =
             (Chain::after(end.cluster, end.number, Some(hash)), store.env.boottime());
-        let (ahead, ask, floor_at, trouble) = (VecDeque::new(), 1, None, None);
-        Self { group, chain, pins: Vec::new(), ahead, ask, seen_at, floor_at, trouble }
+        Self {
+            group,
+            chain,
+            pins: Vec::new(),
+            ahead: VecDeque::new(),
+            ask: 1,
+            seen_at,
+            floor_at: None,
+            trouble: None,
+            claiming: Arc::default(),
+        }
     }
 
     /// Waits for the next record, for at most so long. Failures that may pass are waited out as well, and are in
@@ -308,6 +319,11 @@ impl Follower {
         self.trouble.as_ref()
     }
 
+    /// How the CLAIM of [`Follower::take_over`] fares, which is repeated for as long as the store fails.
+    pub fn claiming(&self) -> &Arc<Progress> {
+        &self.claiming
+    }
+
     /// When the owner's lease is over, by [`crate::Env::boottime`], if no further record is seen. `None`: there is no
     /// owner, or no process takes over from this one by itself.
     pub fn lease_over_at(&self) -> Option<Duration> {
@@ -347,7 +363,7 @@ impl Follower {
         if !self.group.store.keeps(Rule::FollowFirst) && self.group.end.number > 0 {
             self.group.catch_up().await?;
         }
-        match Owner::put_claim(&self.group, &claim).await? {
+        match Owner::put_claim(&self.group, &claim, Arc::clone(&self.claiming)).await? {
             Claimed::Owner(owner) => Ok(*owner),
             Claimed::Beaten { node } => Err(owned(&self.group.end, node)),
             Claimed::InGap => {

@@ -110,7 +110,7 @@ impl Owner {
             if !store.keeps(Rule::ClaimAtStart) && group.end.number > 0 && !group.end.released {
                 return Ok(Self::without_claim(group, claim.node));
             }
-            match Self::put_claim(&group, &claim).await? {
+            match Self::put_claim(&group, &claim, Arc::default()).await? {
                 Claimed::Owner(owner) => return Ok(*owner),
                 // A living owner is busy. To win against it, the next attempt must come at once.
                 Claimed::Beaten { .. } if group.end.number > 0 => match group.catch_up().await {
@@ -127,10 +127,13 @@ impl Owner {
         }
     }
 
-    /// Puts a CLAIM behind the end of a group.
-    pub(crate) async fn put_claim(group: &Group, claim: &Claim) -> Result<Claimed> {
+    /// Puts a CLAIM behind the end of a group. `progress` says how that fares, and is that of the owner then.
+    pub(crate) async fn put_claim(
+        group: &Group,
+        claim: &Claim,
+        progress: Arc<Progress>,
+    ) -> Result<Claimed> {
         let (mut group, store) = (group.clone(), &group.store);
-        let progress = Arc::<Progress>::default();
         let clock = Clock::starting_at(Arc::clone(&store.env), group.end.wall);
         let held_from = store.env.boottime();
         let (header, info) = claim_header(&group.end, claim, store, &clock);

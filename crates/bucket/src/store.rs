@@ -303,7 +303,7 @@ impl Store {
                 Counters::add(&self.counters.lists, 1);
             }
         }
-        // Directories come in any order.
+        // Some come in any order.
         listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         if let Some(until) = until {
             listed.truncate(listed.partition_point(|item| item.name < until));
@@ -335,9 +335,10 @@ impl Store {
         .await
     }
 
-    /// Whether lists come in order of their names: stores do, directories do not.
+    /// Whether lists come in order of their names: those of stores do, those of directories and of S3 Express do not.
     fn is_sorted(&self) -> bool {
         !self.url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
+            && !is_express(&self.url)
     }
 
     fn below_prefix(&self, path: &Path) -> String {
@@ -404,6 +405,13 @@ impl Store {
             }
         }
     }
+}
+
+/// Whether this is a directory bucket, as those of S3 Express are called: by the end that S3 asks of their names, and of no
+/// others'.
+fn is_express(url: &str) -> bool {
+    let name = url.split_once("://").map_or("", |(_, rest)| rest);
+    name.split('/').next().is_some_and(|name| name.ends_with("--x-s3"))
 }
 
 fn is_absence<T>(answer: &Result<T>) -> bool {

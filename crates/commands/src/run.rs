@@ -654,6 +654,9 @@ impl<'k> Run<'k, '_> {
                     owes_bucket.set(true);
                     true
                 }
+                // A wait for each command would hold up the stream. The primary hears how far the bucket is all the same:
+                // from the link.
+                Runs::OfPrimary { .. } => true,
                 _ => self.kernel.bucket.wait(&self.kernel.feed, BUCKET_PATIENCE),
             },
             _ => true,

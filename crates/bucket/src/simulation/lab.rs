@@ -64,6 +64,8 @@ struct State {
     /// All requests fail: the credentials have expired.
     has_expired: bool,
     weather: Option<Weather>,
+    /// Lists come in another order than that of the names.
+    lists_backwards: bool,
 }
 
 /// Requests take their time, and one in so many meets a fault.
@@ -119,6 +121,11 @@ impl Lab {
 
     pub fn below(&self, end: usize) -> usize {
         self.lock().weather.as_mut().map_or(0, |weather| weather.random.below(end))
+    }
+
+    /// From now on, lists come in another order than that of the names.
+    pub fn list_backwards(&self) {
+        self.lock().lists_backwards = true;
     }
 
     /// The group at a prefix, as a process in a lane sees it.
@@ -360,6 +367,7 @@ impl ObjectStore for Lab {
         offset: &Path,
     ) -> BoxStream<'static, Result<ObjectMeta>> {
         let (lab, after) = (self.clone(), offset.to_string());
+        let is_backwards = self.lock().lists_backwards;
         let folder = format!("{}/", prefix.cloned().unwrap_or_default());
         let list = async move {
             lab.request(move |contents| {
@@ -371,6 +379,7 @@ impl ObjectStore for Lab {
                 Ok(inside.map(found).collect::<Vec<_>>())
             })
             .await
+            .map(|found| if is_backwards { found.into_iter().rev().collect() } else { found })
         };
         let found = stream::once(list).flat_map(|found| match found {
             Ok(found) => stream::iter(found.into_iter().map(Ok).collect::<Vec<_>>()),

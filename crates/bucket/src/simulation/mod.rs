@@ -24,6 +24,7 @@ mod order;
 mod process;
 mod server;
 mod store;
+mod unordered;
 mod world;
 
 use std::sync::atomic::Ordering::Relaxed;

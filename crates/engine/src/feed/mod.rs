@@ -247,7 +247,7 @@ impl Follower {
     }
 
     /// Takes what has been appended since the last time, after waiting for the first item for `at_most`. The batch
-    /// is empty if there was none, or if it was [called](Feed::call).
+    /// is empty if there was none, also if it was [called](Feed::call) meanwhile. Calls up to now are over with this.
     ///
     /// # Errors
     ///
@@ -260,7 +260,9 @@ impl Follower {
         queues[reader].refill(&mut self.spare);
         loop {
             let batch = queues[reader].take(feed.position(), has_write_error())?;
-            if !batch.is_empty() || queues[reader].take_call() {
+            // A call that comes with items is over as well: left behind, it would end a later rest for nothing.
+            let was_called = queues[reader].take_call();
+            if !batch.is_empty() || was_called {
                 return Ok(batch);
             }
             queues[reader].await_item();
@@ -270,7 +272,7 @@ impl Follower {
         }
     }
 
-    /// Rests for `at_most`, or until it is [called](Feed::call), which the next [`wait`](Self::wait) still sees. What is
+    /// Rests for `at_most`, or until it is [called](Feed::call); the next [`wait`](Self::wait) returns at once then. What is
     /// appended meanwhile wakes no thread and comes in one batch: without rests, a busy feed wakes its follower for every
     /// few items.
     pub fn rest(&mut self, at_most: Duration) {

@@ -215,9 +215,24 @@ fn what_is_appended_while_a_follower_rests_comes_in_one_batch() {
         rests.join().unwrap()
     });
     assert_eq!(rested, 1000, "only the call ends the rest");
-    store.set("a", "last");
-    assert_eq!(taken(&mut follower).len(), 1);
-    assert!(follower.wait(FOR_EVER).unwrap().is_empty(), "the call was still to be seen");
+    store.feed.call(Reader::Replicas);
+    follower.rest(FOR_EVER);
+    assert!(follower.wait(FOR_EVER).unwrap().is_empty(), "the call is still to be seen");
+}
+
+#[test]
+fn a_call_that_comes_with_changes_ends_no_later_rest() {
+    let store = Store::new();
+    let mut follower = store.follow();
+    let is_called = || store.feed.queues.lock()[Reader::Replicas as usize].is_called();
+    for round in 0..3 {
+        // As on a server that never has nothing to take.
+        store.set("a", &round.to_string());
+        store.feed.call(Reader::Replicas);
+        assert!(is_called());
+        assert_eq!(taken(&mut follower).len(), 1);
+        assert!(!is_called(), "the next rest would end at once");
+    }
 }
 
 #[test]

@@ -22,8 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tierce_bucket::{
-    ClaimInfo, End, Env, Error, Followed, Follower, Group, Hash, Id, Item, Moment, Owner, Restore,
-    Right, Store, System,
+    ClaimInfo, End, Env, Error, Followed, Follower, Group, Hash, Id, Item, Moment, Owner, Progress,
+    Restore, Right, Store, System,
 };
 use tierce_commands::bucket::State;
 use tierce_commands::replication::role::{Address, LinkState};
@@ -36,6 +36,7 @@ use super::lease::{self, KeptOwner};
 use super::place::{Known, Place};
 use super::plan::Start;
 use super::spool::Content;
+use super::uploader::note_failure;
 use super::{BucketError, Claimed, Ending, Looked, address, claim_of, new_id, new_mark, restore};
 use crate::clock::unix_ms;
 use crate::engine::Opening;
@@ -45,6 +46,9 @@ use crate::server::Server;
 
 /// How often the thread looks around, if nothing comes.
 const TICK: Duration = Duration::from_millis(100);
+
+/// A CLAIM that has no outcome after this is told.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// After a failure of the store, it is asked again not earlier.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -110,6 +114,8 @@ impl Joining {
         let follow = Follow {
             server: Arc::clone(&server),
             ending: Arc::clone(&ending),
+            // The role has the owner of that end.
+            epoch: self.end.epoch,
             joining: self,
             live,
             trouble: None,
@@ -154,11 +160,12 @@ impl std::convert::From<Error> for Interrupt {
     }
 }
 
-/// Waits for the store, however long that takes, unless the server ends.
+/// Waits for the store, however long that takes, unless the server ends. `look` is called from time to time meanwhile.
 fn await_unless_ended<T>(
     runtime: &Runtime,
     ending: &Ending,
     answer: impl Future<Output = T>,
+    mut look: impl FnMut(),
 ) -> Result<T, Interrupt> {
     runtime.block_on(async {
         let mut answer = pin!(answer);
@@ -166,6 +173,7 @@ fn await_unless_ended<T>(
             if let Ok(answer) = timeout(TICK, answer.as_mut()).await {
                 return Ok(answer);
             }
+            look();
         }
         Err(Interrupt::Ended)
     })
@@ -177,6 +185,8 @@ struct Follow {
     ending: Arc<Ending>,
     joining: Joining,
     live: LiveReplay,
+    /// That of the newest claim that the role knows.
+    epoch: u64,
     /// What was logged last, if the log is not followed.
     trouble: Option<String>,
     /// The operator knows that the clock is what a takeover waits for.
@@ -185,7 +195,26 @@ struct Follow {
 
 impl Follow {
     fn await_store<T>(&self, answer: impl Future<Output = T>) -> Result<T, Interrupt> {
-        await_unless_ended(&self.joining.runtime, &self.ending, answer)
+        await_unless_ended(&self.joining.runtime, &self.ending, answer, || {})
+    }
+
+    /// The same while the log is claimed, and tells that it is not followed if that takes long: nothing ends this wait as
+    /// long as the store fails.
+    fn await_claim<T>(
+        &mut self,
+        claiming: &Progress,
+        answer: impl Future<Output = T>,
+    ) -> Result<T, Interrupt> {
+        let Self { server, ending, joining, trouble, .. } = self;
+        let began = Instant::now();
+        await_unless_ended(&joining.runtime, ending, answer, || {
+            let failure = claiming.trouble().map(|trouble| trouble.error);
+            let is_slow = began.elapsed() >= ANSWER_MAX;
+            let silence = || is_slow.then(|| "the store does not answer to a CLAIM".to_owned());
+            if let Some(error) = failure.or_else(silence) {
+                is_down(server, joining, trouble, &error);
+            }
+        })
     }
 
     /// Follows until this server owns the log; `None` if the server ends first.
@@ -216,6 +245,10 @@ impl Follow {
     /// Follows until this server owns the log.
     fn follow(&mut self) -> Result<Owner, Interrupt> {
         let mut follower = self.begin()?;
+        // What was loaded may have more than one CLAIM in it.
+        if let Some(claim) = follower.end().claim.clone() {
+            self.has_owner(&claim);
+        }
         self.tell(&follower);
         loop {
             if self.ending.is_asked() {
@@ -302,7 +335,9 @@ impl Follow {
         let began = Instant::now();
         // Whether the CLAIM lands or not, until the role changes the data are those of the log, and a start after a crash
         // finds a directory that follows.
-        let taken = self.await_store(follower.take_over(claim_of(&settings, known.node, right)))?;
+        let claiming = Arc::clone(follower.claiming());
+        let claim = claim_of(&settings, known.node, right);
+        let taken = self.await_claim(&claiming, follower.take_over(claim))?;
         let owner = match taken {
             Ok(owner) => owner,
             Err(Error::Owned { .. }) => return Ok(None),
@@ -477,8 +512,13 @@ fn unfit(why: impl Display) -> Interrupt {
 
 /// What others see.
 impl Follow {
-    /// The log has an owner.
-    fn has_owner(&self, claim: &ClaimInfo) {
+    /// The log has an owner. One before the owner that is known already is passed over: a start knows the last one, and may
+    /// have to apply what others have written before.
+    fn has_owner(&mut self, claim: &ClaimInfo) {
+        if claim.epoch <= self.epoch {
+            return;
+        }
+        self.epoch = claim.epoch;
         let (server, owner) = (&self.server, parse_address(&claim.address));
         server.log.notice(format_args!("The bucket is owned by {owner} (epoch {})", claim.epoch));
         let _ = server.role.update(self.joining.number, |following| following.primary = owner);
@@ -511,27 +551,8 @@ impl Follow {
         });
     }
 
-    /// The log is not followed, for this reason. Clients read what there is.
     fn is_down(&mut self, error: &str) {
-        let server = &self.server;
-        let now_ms = unix_ms();
-        let _ = server.role.update(self.joining.number, |following| {
-            if following.link == LinkState::Connected {
-                following.down_since_ms = now_ms;
-            }
-            following.link = LinkState::Connect;
-            server.bucket.note_waiting(Some(following.down_since_ms.max(0).unsigned_abs()), 0);
-        });
-        server.bucket.update(|figures| {
-            error.clone_into(&mut figures.last_error);
-            figures.last_error_ms = now_ms.max(0).unsigned_abs();
-        });
-        // The same again and again is said once.
-        if self.trouble.as_deref() != Some(error) {
-            let url = self.joining.store.url();
-            server.log.warning(format_args!("The log in {url} is not followed: {error}"));
-            self.trouble = Some(error.to_owned());
-        }
+        is_down(&self.server, &self.joining, &mut self.trouble, error);
     }
 
     fn rest(&self, pause: Duration) {
@@ -539,6 +560,25 @@ impl Follow {
         while Instant::now() < until && !self.ending.is_asked() {
             thread::sleep(TICK);
         }
+    }
+}
+
+/// The log is not followed, for this reason. Clients read what there is. `trouble` is what was logged last.
+fn is_down(server: &Server, joining: &Joining, trouble: &mut Option<String>, error: &str) {
+    let now_ms = unix_ms();
+    let _ = server.role.update(joining.number, |following| {
+        if following.link == LinkState::Connected {
+            following.down_since_ms = now_ms;
+        }
+        following.link = LinkState::Connect;
+        server.bucket.note_waiting(Some(following.down_since_ms.max(0).unsigned_abs()), 0);
+    });
+    note_failure(server, error);
+    // The same again and again is said once.
+    if trouble.as_deref() != Some(error) {
+        let url = joining.store.url();
+        server.log.warning(format_args!("The log in {url} is not followed: {error}"));
+        *trouble = Some(error.to_owned());
     }
 }
 
@@ -609,9 +649,10 @@ mod tests {
     #[test]
     fn the_end_of_the_server_is_not_held_up_by_a_store_that_does_not_answer() {
         let (runtime, ending) = (super::super::runtime().unwrap(), Ending::default());
-        assert!(matches!(await_unless_ended(&runtime, &ending, async { 7 }), Ok(7)));
+        assert!(matches!(await_unless_ended(&runtime, &ending, async { 7 }, || {}), Ok(7)));
         let asked = thread::scope(|scope| {
-            let waits = scope.spawn(|| await_unless_ended(&runtime, &ending, pending::<()>()));
+            let waits =
+                scope.spawn(|| await_unless_ended(&runtime, &ending, pending::<()>(), || {}));
             ending.is_asked.store(true, Ordering::Release);
             waits.join().unwrap()
         });

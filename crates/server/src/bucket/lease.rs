@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tierce_bucket::{Env, Error, Lease, Outcome, Owner, System};
 use tierce_commands::lease::LeaseClock;
@@ -12,11 +12,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::uploader::note_failure;
 use crate::message::Notice;
 use crate::server::Server;
 
 /// A third of the shortest lease is more than this: after a failure, a RENEW is tried again not earlier.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// While a RENEW is on its way, it is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Binds replies to the lease of this owner, if it has one. To be called before this server executes anything as the
 /// owner.
@@ -81,30 +85,76 @@ impl KeptOwner {
 
 /// Renews the lease when that is due, until it is told to end or there is no use.
 async fn keep(server: Arc<Server>, mut owner: Owner, ends: Arc<Notify>) -> Owner {
+    let mut told = Told { url: owner.group().store().url().to_owned(), since: None };
     while let Some(due) = renew_in(&owner) {
         // A RENEW that is dropped in flight is finished by the next append.
         if timeout(due, ends.notified()).await.is_ok() {
             break;
         }
         let proof = server.bucket.lease.note_begun();
+        let progress = Arc::clone(owner.progress());
         let renewed = {
             let mut renew = std::pin::pin!(owner.renew());
             let mut ended = std::pin::pin!(ends.notified());
-            std::future::poll_fn(|cx| match renew.as_mut().poll(cx) {
-                std::task::Poll::Ready(outcome) => std::task::Poll::Ready(Some(outcome)),
-                std::task::Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
-            })
-            .await
+            loop {
+                let first = std::future::poll_fn(|cx| match renew.as_mut().poll(cx) {
+                    std::task::Poll::Ready(outcome) => std::task::Poll::Ready(Some(outcome)),
+                    std::task::Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
+                });
+                match timeout(LOOK_EVERY, first).await {
+                    Ok(outcome) => break outcome,
+                    // It is repeated for as long as the store fails.
+                    Err(_) => told.look(&server, progress.trouble().map(|trouble| trouble.error)),
+                }
+            }
         };
         match renewed {
             Some(Ok(Outcome::Committed(_))) => {
+                told.look(&server, None);
                 if server.bucket.note_proven(proof) {
                     server.tell_all(&Notice::Durable);
                 }
             }
             None | Some(Ok(Outcome::Deposed { .. }) | Err(Error::Deposed { .. })) => break,
-            Some(Err(_)) => sleep(RETRY_AFTER).await,
+            Some(Err(error)) => {
+                told.look(&server, Some(error.to_string()));
+                sleep(RETRY_AFTER).await;
+            }
         }
     }
     owner
+}
+
+/// What the operator was told of a lease that cannot be renewed.
+struct Told {
+    url: String,
+    /// Since when, if it was told.
+    since: Option<Instant>,
+}
+
+impl Told {
+    /// Says that the store fails, or does not any more, when that changes.
+    fn look(&mut self, server: &Server, error: Option<String>) {
+        match (error, self.since) {
+            (Some(error), since) => {
+                note_failure(server, &error);
+                if since.is_none() {
+                    self.since = Some(Instant::now());
+                    server.log.warning(format_args!(
+                        "The bucket {} does not take the log: {error}. Another server may take over once the lease is \
+                         over. Check the network, the credentials and the rights of this server in the bucket",
+                        self.url
+                    ));
+                }
+            }
+            (None, Some(since)) => {
+                self.since = None;
+                let seconds = since.elapsed().as_secs();
+                server
+                    .log
+                    .notice(format_args!("The bucket takes the log again, after {seconds} s"));
+            }
+            (None, None) => {}
+        }
+    }
 }

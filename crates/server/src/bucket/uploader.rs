@@ -18,6 +18,8 @@ mod renewal;
 mod snapshots;
 mod watch;
 
+pub(super) use watch::note_failure;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,7 +78,9 @@ pub(super) struct Uploader {
     watch: Watch,
     /// What was taken from the feed and is not committed, in order.
     held: Vec<FedBatch>,
-    /// Of that, everything up to this position is in the base.
+    /// Whether some of that goes into the log: of marks, and of commands for replicas, only the positions count.
+    has_changes: bool,
+    /// Of what is held, everything up to this position is in the base.
     skipped: u64,
     /// The log goes on behind a snapshot that does not count yet.
     needs_base: bool,
@@ -131,6 +135,7 @@ impl Uploader {
             ending,
             watch,
             held: Vec::new(),
+            has_changes: false,
             skipped: 0,
             needs_base,
             snapshot: Snapshot::None,
@@ -155,12 +160,13 @@ impl Uploader {
     pub(super) fn run(mut self) {
         let (server, url) = (Arc::clone(&self.server), self.watch.store.url().to_owned());
         let outcome = self.serve().and_then(|()| self.finish());
-        // No writer waits for a thread that is not there.
-        server.durability.hold_for_outside(false);
-        server.tell_all(&Notice::Resume);
+        // Before writers go on: what they write would not be in the log any more.
         if let Err(stop) = outcome {
             stopped(&server, &url, &stop);
         }
+        // No writer waits for a thread that is not there.
+        server.durability.hold_for_outside(false);
+        server.tell_all(&Notice::Resume);
     }
 
     /// Writes until the end is asked for.
@@ -204,6 +210,7 @@ impl Uploader {
             // What is in the base is not needed.
             self.held.clear();
         }
+        self.has_changes |= batch.iter().any(|(_, fed)| matches!(fed, Fed::Record(_)));
         self.held.push(batch);
     }
 
@@ -225,6 +232,7 @@ impl Uploader {
         );
         self.follower.begin_anew(bytes_max(&self.server.config.settings()));
         self.held.clear();
+        self.has_changes = false;
         self.cuts = Cuts::default();
         self.needs_base = true;
         self.snapshot = Snapshot::None;
@@ -278,6 +286,7 @@ impl Uploader {
     fn send(&mut self) -> Result<(), Stop> {
         let began_ms = now_ms();
         let held = std::mem::take(&mut self.held);
+        let has_changes = std::mem::take(&mut self.has_changes);
         let (mut records, mut bytes, mut position) = (Vec::new(), 0, 0);
         for (at, fed) in held.iter().flat_map(FedBatch::iter) {
             match fed {
@@ -299,7 +308,9 @@ impl Uploader {
             }
         }
         self.append(&mut records, &mut bytes)?;
-        self.note_gathered(position);
+        if has_changes {
+            self.note_gathered(position);
+        }
         self.watch.committed(position);
         self.watch.note_sent(self.server.feed.waiting_bytes_of(Reader::Bucket) > 0, began_ms);
         held.into_iter().for_each(|batch| self.follower.recycle(batch));
@@ -343,25 +354,28 @@ impl Uploader {
         in_flight: u64,
         put: impl AsyncFn(&mut Owner) -> Result<Outcome, Error>,
     ) -> Result<u64, Stop> {
-        let mut is_begun = false;
+        // That of the first attempt of this record, once it is begun. Later attempts send the same bytes, and another server
+        // may have claimed the log behind the first one: they prove nothing for what was executed since.
+        let mut proof = None;
         loop {
-            let proof = self.server.bucket.lease.note_begun();
-            let owner = &mut self.owner;
+            let (server, owner) = (&self.server, &mut self.owner);
             let put = async {
                 // After a failure this record may be in flight still, and put anew, it would be there twice. What is in
                 // flight before it is begun is another one.
                 match owner.settle().await? {
-                    Some(outcome) if is_begun || matches!(outcome, Outcome::Deposed { .. }) => {
+                    Some(outcome)
+                        if proof.is_some() || matches!(outcome, Outcome::Deposed { .. }) =>
+                    {
                         return Ok(outcome);
                     }
-                    _ => is_begun = true,
+                    _ => proof = Some(server.bucket.lease.note_begun()),
                 }
                 put(owner).await
             };
             let watched = self.watch.watched(put, &self.ending, in_flight);
             let outcome = self.runtime.block_on(watched);
             if let Some(number) = self.judge(outcome, in_flight)? {
-                self.note_proven(proof);
+                proof.inspect(|proof| self.note_proven(*proof));
                 return Ok(number);
             }
         }

@@ -11,8 +11,8 @@ use crate::shutdown::Shutdown;
 impl Uploader {
     /// Says that this server is alive, if it has said nothing for a third of the lease.
     pub(super) fn renew_if_due(&mut self) -> Result<(), Stop> {
-        // What is held is appended next, unless a base has to come first.
-        let is_appending = !self.needs_base && !self.held.is_empty();
+        // Changes are appended next, unless a base has to come first. Messages for replicas alone bring no append.
+        let is_appending = !self.needs_base && self.has_changes;
         if is_appending || lease::renew_in(&self.owner) != Some(Duration::ZERO) {
             return Ok(());
         }

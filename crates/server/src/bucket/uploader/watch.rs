@@ -243,7 +243,7 @@ pub(super) fn now_ms() -> u64 {
 }
 
 /// Has INFO say what has failed last.
-pub(super) fn note_failure(server: &Server, error: &str) {
+pub(in crate::bucket) fn note_failure(server: &Server, error: &str) {
     server.bucket.update(|figures| {
         error.clone_into(&mut figures.last_error);
         figures.last_error_ms = now_ms();

@@ -1,50 +1,85 @@
-//! How far this replica has the stream on its device: what it confirms as FACK.
+//! How far this replica has the stream on its device: what it confirms as FACK. With `appendfsync bucket` that is how far
+//! its bucket has it, which is on the device as well.
 //!
-//! The log has positions of its own. A pair of a position and an offset says: when the log is on the device up to the
-//! position, the stream is there up to the offset. At most two are remembered, so that one is always reached, however
-//! fast the stream goes on: the next one, and the latest that the primary has asked for.
+//! The log has positions of its own, and so has the feed. A mark says: when the log is on the device and the feed in the
+//! bucket up to these, the stream is there up to the offset. At most two are remembered, so that one is always reached,
+//! however fast the stream goes on: the next one, and the latest that the primary has asked for.
 
-use crate::durability::{Durability, WalHandle};
+use crate::config::SyncPolicy;
+use crate::durability::WalHandle;
+use crate::server::Server;
 
-/// A position in the log, and the offset in the stream that belongs to it.
-type Pair = (u64, u64);
+/// A position in the log and one in the feed, and the offset in the stream that belongs to them.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    log: u64,
+    feed: u64,
+    offset: u64,
+}
+
+impl Mark {
+    /// What is applied up to `offset`, and nothing behind it.
+    fn here(server: &Server, wal_handle: &WalHandle, offset: u64) -> Self {
+        Self { log: wal_handle.appended(), feed: server.feed.position(), offset }
+    }
+
+    fn is_reached(self, durable: Durable) -> bool {
+        self.log <= durable.log && self.feed <= durable.feed
+    }
+}
+
+/// Up to which positions of the log and the feed all that counts has everything.
+#[derive(Debug, Clone, Copy)]
+struct Durable {
+    log: u64,
+    feed: u64,
+}
+
+impl Durable {
+    fn of(server: &Server) -> Self {
+        // Without a log nothing is to be waited for any more.
+        let log = server.durability.wal_handle().map_or(u64::MAX, |handle| counted(handle));
+        let feed = if needs_bucket(server) { server.bucket.committed() } else { u64::MAX };
+        Self { log, feed }
+    }
+}
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
     /// Everything up to here is on the device.
     offset: u64,
-    next: Option<Pair>,
+    next: Option<Mark>,
     /// Behind `next`.
-    latest: Option<Pair>,
+    latest: Option<Mark>,
     /// The primary wants to hear when `next` and `latest` are reached.
     is_awaited: bool,
 }
 
 impl Logged {
     /// What is on the device of a stream that is applied up to `applied`; `None` without a log.
-    pub(super) fn offset(&mut self, durability: &Durability, applied: u64) -> Option<u64> {
-        let wal_handle = durability.wal_handle()?;
-        self.advance(counted(wal_handle));
+    pub(super) fn offset(&mut self, server: &Server, applied: u64) -> Option<u64> {
+        let wal_handle = server.durability.wal_handle()?;
+        self.advance(Durable::of(server));
         if self.next.is_none() && self.offset < applied && !wal_handle.has_write_error() {
-            self.next = Some((wal_handle.appended(), applied));
+            self.next = Some(Mark::here(server, wal_handle, applied));
         }
         Some(self.offset)
     }
 
     /// The primary wants to hear when everything up to `applied` is on the device, which begins to be so at once.
-    pub(super) fn demand(&mut self, durability: &Durability, applied: u64) {
-        let Some(wal_handle) = durability.wal_handle() else { return };
+    pub(super) fn demand(&mut self, server: &Server, applied: u64) {
+        let Some(wal_handle) = server.durability.wal_handle() else { return };
         if wal_handle.has_write_error() {
             return;
         }
-        let pair = (wal_handle.appended(), applied);
+        let mark = Mark::here(server, wal_handle, applied);
         match self.next {
-            None => self.next = Some(pair),
-            Some(_) => self.latest = Some(pair),
+            None => self.next = Some(mark),
+            Some(_) => self.latest = Some(mark),
         }
         self.is_awaited = true;
-        wal_handle.demand(pair.0);
+        wal_handle.demand(mark.log);
     }
 
     /// Whether the primary waits for a sync here.
@@ -53,23 +88,30 @@ impl Logged {
     }
 
     /// Whether a sync has ended that the primary waits for.
-    pub(super) fn take_news(&mut self, durability: &Durability) -> bool {
-        // Without a log nothing is to be waited for any more.
-        let durable = durability.wal_handle().map_or(u64::MAX, |wal_handle| counted(wal_handle));
+    pub(super) fn take_news(&mut self, server: &Server) -> bool {
         let was_awaited = self.is_awaited;
-        self.advance(durable) && was_awaited
+        let is_news = self.advance(Durable::of(server)) && was_awaited;
+        if self.is_awaited && needs_bucket(server) {
+            server.bucket.hasten(&server.feed);
+        }
+        is_news
     }
 
     /// Whether more is on the device than was known.
-    fn advance(&mut self, durable: u64) -> bool {
+    fn advance(&mut self, durable: Durable) -> bool {
         let before = self.offset;
-        while let Some((_, offset)) = self.next.take_if(|(position, _)| *position <= durable) {
-            self.offset = offset;
+        while let Some(reached) = self.next.take_if(|mark| mark.is_reached(durable)) {
+            self.offset = reached.offset;
             self.next = self.latest.take();
         }
         self.is_awaited &= self.next.is_some();
         self.offset > before
     }
+}
+
+/// Whether what is acknowledged here is to be in the bucket.
+fn needs_bucket(server: &Server) -> bool {
+    server.bucket.is_on() && server.config.live().appendfsync() == SyncPolicy::Bucket
 }
 
 /// Everything up to this position in the log survives a power cut: nothing of a log that does not have all keys yet, as

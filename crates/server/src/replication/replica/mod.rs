@@ -283,7 +283,7 @@ impl<'s> Session<'s> {
     /// Tells the primary from time to time how far this replica is.
     fn acknowledge_in_time(&mut self, link: &mut Link, work: &mut Work<'_>) {
         let now = Instant::now();
-        let is_due = work.logged.take_news(&self.server.durability)
+        let is_due = work.logged.take_news(self.server)
             || now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY;
         if let Some(place) = work.applier.place().filter(|_| link.is_streaming() && is_due) {
             self.acknowledged = now;
@@ -293,7 +293,7 @@ impl<'s> Session<'s> {
 
     /// Tells the primary how far this replica is, and how far its log.
     fn acknowledge(&self, link: &mut Link, work: &mut Work<'_>, place: Place) {
-        let logged = work.logged.offset(&self.server.durability, place.offset);
+        let logged = work.logged.offset(self.server, place.offset);
         link.acknowledge(place.offset, logged);
     }
 
@@ -318,7 +318,7 @@ impl<'s> Session<'s> {
         outcome?;
         if let Some(place) = place {
             if told.wants_sync {
-                work.logged.demand(&self.server.durability, place.offset);
+                work.logged.demand(self.server, place.offset);
             }
             if told.wants_answer {
                 self.acknowledge(link, work, place);

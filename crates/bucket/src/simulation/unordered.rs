@@ -1,0 +1,46 @@
+//! A store whose lists come in no order of names, as those of S3 Express do.
+
+use super::lab::{Lab, Objects, append, claim, entries, prune, run, snapshot};
+use crate::{Group, Moment, Owner, Right, verify};
+
+#[test]
+fn lists_of_s3_express_are_not_taken_for_ordered() {
+    run(async {
+        let lab = Lab::new(Objects::new(), 1);
+        lab.list_backwards();
+        let store = lab.store(0, "s3://name--use1-az4--x-s3/log", None);
+        for name in ["log/3", "log/1", "log/2", "log/1/of-another"] {
+            store.ensure(name, Default::default()).await.expect("an object");
+        }
+        let listed = store.list("log", Some("3")).await.expect("a list");
+        let names: Vec<_> = listed.iter().map(|item| &*item.name).collect();
+        assert_eq!(names, ["log/1", "log/1/of-another", "log/2"]);
+        let first = store.first_after("log", "log/1").await.expect("a list");
+        assert_eq!(first.as_deref(), Some("log/2"));
+    });
+}
+
+#[test]
+fn a_log_in_s3_express_is_pruned_and_restored() {
+    run(async {
+        let lab = Lab::new(Objects::new(), 1);
+        lab.list_backwards();
+        let store = lab.store(0, "s3://name--use1-az4--x-s3/log", None);
+        let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await.expect("an owner");
+        for entry in ["a", "b", "c"] {
+            append(&mut owner, &[entry]).await.expect("an object");
+        }
+        let state = ["a", "b", "c"].map(str::to_owned);
+        snapshot(&mut owner, &state).await.expect("a snapshot");
+        append(&mut owner, &["d"]).await.expect("an object");
+        assert_eq!(
+            prune(&store).await.expect("pruned"),
+            3,
+            "all before the snapshot but the CLAIM"
+        );
+        let group = Group::open(&store).await.expect("the log");
+        let found = entries(&group, Moment::Newest).await.expect("the data");
+        assert_eq!(found, ["a", "b", "c", "d"]);
+        verify(&group, |_| {}).await.expect("sound");
+    });
+}
