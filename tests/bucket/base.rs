@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use tierce_harness::{Connection, Server, TempDir, wait_until};
+use tierce_harness::{Connection, Server, TempDir, free_port, wait_until};
 
 use super::restart::{compare, copy, copy_back, has_snapshot, start_idle};
 use super::{
-    Away, contents, for_long, info, joining, kill, role, start, stop, wait_for_bucket,
+    Away, contents, for_long, info, joining, kill, refused, role, start, stop, wait_for_bucket,
     wait_for_owner, wait_until_followed, write_everything,
 };
 use crate::launch;
@@ -115,8 +115,90 @@ fn what_was_written_without_the_bucket_after_an_orderly_end_comes_with_a_base() 
     compare(server, &bucket);
 }
 
-/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state are on
-/// the device.
+/// What has followed, and was written without its bucket, is not what the log has.
+#[test]
+fn what_was_written_in_a_followers_directory_without_the_bucket_is_put_aside() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let owner = for_long(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    a.check("SET k 1", "+OK");
+    let follower = for_long(second.path(), &bucket).start();
+    wait_until_followed(&mut a, &mut follower.connect());
+    kill(follower);
+    let alone = start_alone(second.path());
+    alone.connect().check("SET only here", "+OK");
+    stop(alone);
+    a.check("SET k 2", "+OK");
+    let error = refused(&start(second.path(), &bucket).with("port", &free_port().to_string()));
+    assert!(error.contains("gone on without this directory"), "{error}");
+    let follower = for_long(second.path(), &bucket).start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    assert_eq!((b.ask("GET k").text(), b.ask("EXISTS only").int()), ("2", 0));
+    let aside = fs::read_dir(second.path()).unwrap().find_map(|found| {
+        let path = found.unwrap().path();
+        path.file_name()?.to_str()?.starts_with("diverged-").then_some(path)
+    });
+    let aside = aside.expect("a directory of what was there");
+    start_alone(&aside).connect().check("GET only", "\"here\"");
+}
+
+/// The same where the follower had claimed the log, but did not know it yet: its data are no base.
+#[test]
+fn what_was_written_without_the_bucket_after_a_claim_of_a_follower_is_no_base() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    a.check("SET k 1", "+OK");
+    let follower = joining(second.path(), &bucket).start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    let state = second.path().join("bucket.state");
+    let follows = fs::read(&state).unwrap();
+    kill(owner);
+    wait_for_owner(&mut b);
+    kill(follower);
+    fs::write(&state, follows).unwrap();
+    let alone = start_alone(second.path());
+    alone.connect().check("SET only here", "+OK");
+    stop(alone);
+    for claim in ["orderly", "force"] {
+        let launch = start(second.path(), &bucket).with("bucket-claim", claim);
+        let error = refused(&launch.with("port", &free_port().to_string()));
+        assert!(error.contains("gone on without this directory"), "{error}");
+    }
+}
+
+/// An empty directory whose restore was cut short, and that was written without its bucket then, brings no base.
+#[test]
+fn what_was_written_without_the_bucket_instead_of_a_restore_is_no_base() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let server = start(first.path(), &bucket).start();
+    server.connect().check("SET k 1", "+OK");
+    stop(server);
+    let server = start(second.path(), &bucket).start();
+    server.connect().check("GET k", "\"1\"");
+    kill(server);
+    // As it is before the restore is complete.
+    for found in fs::read_dir(second.path()).unwrap().flatten() {
+        let (path, name) = (found.path(), found.file_name().into_string().unwrap());
+        if name.starts_with("wal") {
+            let is_dir = path.is_dir();
+            if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+        }
+    }
+    let alone = start_alone(second.path());
+    alone.connect().check("SET only here", "+OK");
+    stop(alone);
+    for claim in ["orderly", "force"] {
+        let launch = start(second.path(), &bucket).with("bucket-claim", claim);
+        let error = refused(&launch.with("port", &free_port().to_string()));
+        assert!(error.contains("gone on without this directory"), "{error}");
+    }
+}
+
+/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state are on the
+/// device.
 #[test]
 fn a_follower_without_the_end_of_its_local_log_brings_no_base_after_its_claim() {
     let (bucket, first, second, old) =
@@ -147,6 +229,32 @@ fn a_follower_without_the_end_of_its_local_log_brings_no_base_after_its_claim() 
         assert!(!has_snapshot(&mut b));
         kill(back);
         copy_back(old.path(), second.path());
+    }
+}
+
+/// A follower whose own CLAIM lets nobody take over was killed before it knew that it owns the log.
+#[test]
+fn a_follower_takes_over_from_its_own_claim_that_lets_no_other_do_so() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let owner = joining(first.path(), &bucket).start();
+    let mut a = owner.connect();
+    a.check("SET k 1", "+OK");
+    let follower = joining(second.path(), &bucket).start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    let state = second.path().join("bucket.state");
+    let follows = fs::read(&state).unwrap();
+    kill(owner);
+    wait_for_owner(&mut b);
+    kill(follower);
+    for _ in 0..2 {
+        fs::write(&state, &follows).unwrap();
+        let back = start(second.path(), &bucket).start();
+        let mut b = back.connect();
+        wait_for_owner(&mut b);
+        b.check("GET k", "\"1\"");
+        assert_eq!(info(&mut b, "bucket_takeover"), "0");
+        kill(back);
     }
 }
 

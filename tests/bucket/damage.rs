@@ -37,6 +37,8 @@ fn objects_that_are_not_what_they_were_are_refused_by_name() {
             .map(|entry| entry.file_name())
             .collect();
         assert!(left.iter().all(|name| name.to_string_lossy().starts_with("bucket.")), "{left:?}");
+        let pins = fs::read_dir(bucket.path().join("pins")).map_or(0, Iterator::count);
+        assert_eq!(pins, 0, "{what}: the restore needs nothing any more");
         // The failed start has released its claim, so the next one needs no force.
         fs::read(sixth).expect("untouched")
     };

@@ -94,6 +94,14 @@ pub enum Error {
         /// Its wall clock then, in milliseconds since 1970.
         wall: u64,
     },
+    /// The log was not claimed: it has records behind the end that the CLAIM was to follow.
+    #[error(
+        "the log goes on behind object {position}: another server has written to it meanwhile; start again"
+    )]
+    WentOn {
+        /// The end that the process knows.
+        position: u64,
+    },
     /// Another process has claimed the log. This one must not confirm anything any more.
     #[error("deposed: node {} wrote {object}", hex(node))]
     Deposed {

@@ -90,9 +90,15 @@ impl Follower {
     /// prevents; else the store's.
     pub async fn after(restore: Restore) -> Result<Self> {
         let end = restore.into_end()?;
-        let mut follower = Self::at(&end.store, end.position, end.hash).await?;
-        follower.pins = end.pins;
-        Ok(follower)
+        let mut pins = end.pins;
+        match Self::at(&end.store, end.position, end.hash).await {
+            Ok(follower) => Ok(Self { pins, ..follower }),
+            Err(error) => {
+                // What is left ends by itself after a day.
+                let _ = remove_pins(&mut pins).await;
+                Err(error)
+            }
+        }
     }
 
     /// Goes on behind the record `number`, whose object has this hash: for a process that has the data up to there.
@@ -341,7 +347,8 @@ impl Follower {
     /// Claims the log right behind what was returned, and so must have been applied. It is repeated while the store
     /// fails. If it is dropped, the CLAIM may be there all the same, and then its lease has to pass like any other's.
     ///
-    /// [`Right::Force`] does not wait for [`Follower::free_at`]; all other rights do.
+    /// [`Right::Force`] does not wait for [`Follower::free_at`], nor does [`Right::PredecessorDead`] if the last CLAIM is of
+    /// the same node; all other rights do.
     ///
     /// # Errors
     ///
@@ -352,7 +359,12 @@ impl Follower {
         let last = end.claim.as_ref().map_or([0; 16], |claim| claim.node);
         let now = self.group.store.env.boottime();
         let is_free = self.free_at(&claim.address).is_some_and(|free_at| free_at <= now);
-        if !self.ahead.is_empty() || !(is_free || claim.right == Right::Force) {
+        let may = match claim.right {
+            Right::Force => true,
+            Right::PredecessorDead => is_free || !end.released && last == claim.node,
+            Right::Orderly | Right::LeaseOver => is_free,
+        };
+        if !self.ahead.is_empty() || !may {
             return Err(owned(end, last));
         }
         self.refuse_if_overtaken().await?;

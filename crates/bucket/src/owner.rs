@@ -127,6 +127,22 @@ impl Owner {
         }
     }
 
+    /// As [`Owner::claim`], for a process that has data up to `end`, which [`Group::open`] has found: the CLAIM is right
+    /// behind that, or nowhere. So nothing is between these data and the CLAIM, also if this is cut short and the CLAIM
+    /// lands all the same. It is number `end.number + 1`, which the process can note before. This waits for no lease.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WentOn`] if the log has another record there by now; else as for [`Owner::claim`].
+    pub async fn claim_behind(store: &Store, end: &End, claim: Claim) -> Result<Self> {
+        let group = Group { store: store.clone(), end: end.clone() };
+        check_right(end, &claim, end.claim.as_ref().map(|claim| claim.number))?;
+        match Self::put_claim(&group, &claim, Arc::default()).await? {
+            Claimed::Owner(owner) => Ok(*owner),
+            Claimed::Beaten { .. } | Claimed::InGap => Err(Error::WentOn { position: end.number }),
+        }
+    }
+
     /// Puts a CLAIM behind the end of a group. `progress` says how that fares, and is that of the owner then.
     pub(crate) async fn put_claim(
         group: &Group,

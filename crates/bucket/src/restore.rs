@@ -152,21 +152,33 @@ impl Restore {
             progress: RestoreProgress::default(),
             has_failed: false,
         };
+        match restore.add_all(group, span).await {
+            Ok(()) => Ok(restore),
+            Err(error) => {
+                // What is left ends by itself after a day.
+                let _ = restore.finish().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Pins what the log continues, and adds that and the log's own span.
+    async fn add_all(&mut self, group: &Group, span: Span) -> Result<()> {
         let parents = parents(group, &span).await?;
         for (parent, part) in parents.into_iter().rev() {
             // Against pruning beside a branch whose own pin is removed now.
             let until = pin_until(&parent.store);
             match parent.pin(&part, until, "restore", None).await {
-                Ok(Some(pin)) => restore.pins.push((parent.store.clone(), pin)),
+                Ok(Some(pin)) => self.pins.push((parent.store.clone(), pin)),
                 Ok(None) => return Err(parent.lost(&part)),
                 Err(error) if error.is_refusal() => {}
                 Err(error) => return Err(error),
             }
-            restore.add_span(&parent.store, part);
+            self.add_span(&parent.store, part);
         }
-        restore.add_span(&group.store, span);
-        restore.stages.reverse();
-        Ok(restore)
+        self.add_span(&group.store, span);
+        self.stages.reverse();
+        Ok(())
     }
 
     fn add_span(&mut self, store: &Store, span: Span) {

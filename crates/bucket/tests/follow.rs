@@ -158,6 +158,27 @@ fn a_start_waits_for_the_lease_of_a_dead_owner() {
     });
 }
 
+/// A process was killed when it had put its CLAIM, and only the next one of this node follows to here.
+#[test]
+fn a_follower_takes_over_at_once_from_a_dead_process_of_its_own_node() {
+    let dir = TempDir::new();
+    run(async {
+        let store = open(dir.path());
+        let of_node = |node, right| Claim { right, ..claim(node, false) };
+        drop(Owner::claim(&store, claim(1, false)).await?);
+        let mut follower = follow(&store).await?;
+        assert_eq!(follower.free_at("node 1"), None, "takeover is off");
+        for refused in [of_node(1, Right::LeaseOver), of_node(2, Right::PredecessorDead)] {
+            let refused = follower.take_over(refused).await;
+            assert!(matches!(refused, Err(Error::Owned { claim: 1, .. })));
+        }
+        let mut owner = follower.take_over(of_node(1, Right::PredecessorDead)).await?;
+        assert_eq!(owner.before().number, 1);
+        assert!(matches!(owner.append(&[b"a"]).await?, Outcome::Committed(3)));
+        Ok(())
+    });
+}
+
 #[test]
 fn a_follower_that_pruning_passed_by_is_told_to_restore() {
     let dir = TempDir::new();

@@ -303,7 +303,47 @@ fn two_claims(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     Ok(())
 }
 
-const SCENES: [Scene; 6] = [
+/// A directory with data looks at a log that was released. Another machine claims it, writes and releases it before the
+/// directory claims: what it writes is never behind what its data do not have.
+fn claim_with_data(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
+    lab::run(async {
+        let lab = Lab::new(Objects::new(), 2);
+        let owner = log(&lab).await.expect("a log");
+        let known = owner.group().end().number + 1;
+        owner.release().await.expect("a release");
+        let (store, other) = (lab.store(0, "", left_out), lab.store(1, "", left_out));
+        let with_data = async {
+            let group = Group::open(&store).await?;
+            if group.end().number != known {
+                return Ok(Vec::new());
+            }
+            let claim = claim(1, Right::PredecessorDead);
+            match Owner::claim_behind(&store, group.end(), claim).await {
+                Ok(mut owner) => tell(&mut owner, "x").await,
+                Err(Error::WentOn { position }) if position == known => Ok(Vec::new()),
+                Err(error) => Err(error),
+            }
+        };
+        let without = async {
+            let mut owner = match Owner::claim(&other, claim(2, Right::Orderly)).await {
+                Err(Error::Owned { .. }) => return Ok(Vec::new()),
+                claimed => claimed?,
+            };
+            let told = tell(&mut owner, "y").await?;
+            owner.release().await?;
+            Ok(told)
+        };
+        let (a, b) = play(&lab, schedule, with_data, without).await;
+        all_told(&lab, [a, b]).await?;
+        let state = entries(&open(&lab, 0, None).await, Moment::Newest).await;
+        match state.map_err(|error| error.to_string())?.iter().position(|entry| entry == "x") {
+            None | Some(4) => Ok(()),
+            Some(at) => Err(format!("x is behind {at} entries, and the data have 4")),
+        }
+    })
+}
+
+const SCENES: [Scene; 7] = [
     Scene {
         name: "restore beside pruning",
         play: restore_beside_pruning,
@@ -320,6 +360,7 @@ const SCENES: [Scene; 6] = [
     },
     Scene { name: "one node twice", play: one_node_twice, requests: 17, switches: 2 },
     Scene { name: "two claims", play: two_claims, requests: 12, switches: 2 },
+    Scene { name: "a claim with data", play: claim_with_data, requests: 26, switches: 2 },
 ];
 
 #[test]

@@ -88,8 +88,8 @@ impl Joining {
         let node = place.known.filter(|_| place.is_here()).map_or_else(new_id, |known| known.node);
         let cluster = end.cluster;
         let home = place.home();
-        let (claim, released, cut, follows) = (0, None, None, true);
-        place.write(Known { node, cluster, claim, released, cut, home, follows })?;
+        let follows = true;
+        place.write(Known { node, cluster, home, follows, ..Known::default() })?;
         let number = server.follow_bucket(owner_of(&end), now_ms);
         // It is the number of what is applied, which is not known yet.
         note_end(server, &End { number: 0, ..end.clone() });
@@ -319,19 +319,33 @@ impl Follow {
         let (server, is_forced) = (Arc::clone(&self.server), self.joining.is_forced);
         let settings = server.config.settings();
         let address = address(&settings);
-        let is_free = follower.free_at(&address).is_some_and(|at| at <= System.boottime());
+        let free_at = follower.free_at(&address);
+        let is_free = free_at.is_some_and(|at| at <= System.boottime());
+        let known = self.joining.place.known.unwrap_or_default();
+        // Nothing was ever answered under it: a start that had put it was killed before it knew, and the lock of this
+        // directory, which is no copy, says that it is dead. Else nobody would ever take over from it.
+        let last = follower.end().claim.as_ref();
+        let is_own = free_at.is_none() && last.is_some_and(|last| last.node == known.node);
         // While the local log fails, another one is the better owner.
         let may = follower.trouble().is_none() && !server.durability.refuses_writes();
-        if !may || !(is_free || is_forced) || self.is_behind(follower.end()) {
+        if !may || !(is_free || is_own || is_forced) || self.is_behind(follower.end()) {
             return Ok(None);
+        }
+        let unwritten = |error| Error::Invalid(format!("bucket.state: {error}"));
+        if is_own {
+            // CLAIMs are never deleted. A directory that cannot be written is not to add one after the other.
+            self.joining.place.write(known).map_err(unwritten)?;
         }
         // After a power cut, this directory is to have what it claims to go on from.
         let wal_handle = server.durability.wal_handle();
         if wal_handle.is_some_and(|wal| wal.sync().is_err() || wal.has_write_error()) {
             return Ok(None);
         }
-        let known = self.joining.place.known.unwrap_or_default();
-        let right = if is_forced { Right::Force } else { Right::LeaseOver };
+        let right = match (is_forced, is_own) {
+            (true, _) => Right::Force,
+            (false, true) => Right::PredecessorDead,
+            (false, false) => Right::LeaseOver,
+        };
         let began = Instant::now();
         // Whether the CLAIM lands or not, until the role changes the data are those of the log, and a start after a crash
         // finds a directory that follows.
@@ -348,7 +362,7 @@ impl Follow {
         let place = &mut self.joining.place;
         let (claim, home) = (end.number, place.home());
         let owns = Known { claim, follows: false, cut: None, home, ..known };
-        place.write(owns).map_err(|error| Error::Invalid(format!("bucket.state: {error}")))?;
+        place.write(owns).map_err(unwritten)?;
         let millis = began.elapsed().as_millis();
         server.log.notice(format_args!(
             "This server owns the bucket now: its CLAIM is object {} (in {millis} ms)",
@@ -414,7 +428,25 @@ impl Follow {
         let _ = server.role.update(of_role, |following| following.link = LinkState::Sync);
         let group = self.await_store(Group::open(&self.joining.store))??;
         let mut restore = self.await_store(Restore::at(&group, Moment::Newest))??;
-        let (mut file, mut is_loaded, cluster) = (None::<NewFile>, false, group.end().cluster);
+        if let Err(interrupt) = self.load_all(&mut restore, group.end().cluster) {
+            let _ = restore::unpin(&self.joining.runtime, restore);
+            return Err(interrupt);
+        }
+        let follower = self.await_store(Follower::after(restore))??;
+        let end = follower.end();
+        note_place(&server, &self.live, place_at(end.cluster, end.number, end.hash));
+        let keys = server.keyspace.total_len();
+        server
+            .log
+            .notice(format_args!("All data are loaded, to object {}: {keys} keys", end.number));
+        self.joining.from = From::LocalLog;
+        Ok(follower)
+    }
+
+    /// Replaces all data by those of a restore.
+    fn load_all(&mut self, restore: &mut Restore, cluster: Id) -> Result<(), Interrupt> {
+        let server = Arc::clone(&self.server);
+        let (mut file, mut is_loaded) = (None::<NewFile>, false);
         self.live = LiveReplay::default();
         while let Some(item) = self.await_store(restore.next())?? {
             match item {
@@ -444,15 +476,7 @@ impl Follow {
         if !is_loaded {
             load(&server, file.take())?;
         }
-        let follower = self.await_store(Follower::after(restore))??;
-        let end = follower.end();
-        note_place(&server, &self.live, place_at(end.cluster, end.number, end.hash));
-        let keys = server.keyspace.total_len();
-        server
-            .log
-            .notice(format_args!("All data are loaded, to object {}: {keys} keys", end.number));
-        self.joining.from = From::LocalLog;
-        Ok(follower)
+        Ok(())
     }
 }
 
@@ -491,6 +515,9 @@ fn load(server: &Server, file: Option<NewFile>) -> Result<(), Interrupt> {
     // An object that there never is: what follows says how far it is.
     let nowhere = place_at(Default::default(), 0, Default::default());
     let Some(mut file) = file else {
+        // First: a start that goes on at the old place is to have the old data.
+        locks.move_to(None);
+        locks.release();
         let mut all = locks.lock_all();
         let keyspace = all.locks().keyspace();
         all.locks().flush(keyspace.db_indices(), Freeing::Later);

@@ -48,7 +48,7 @@ use crate::server::Server;
 use follow::Joining;
 use lease::KeptOwner;
 use place::{Known, Place};
-use plan::{Found, Plan, Refusal, Start};
+use plan::{Found, Refusal, Start};
 pub use restore::Restored;
 pub use tool::restore_into;
 use uploader::Uploader;
@@ -201,12 +201,20 @@ impl Looked {
     pub fn at(server: &Server, opening: &Opening) -> Result<Option<Self>, BucketError> {
         let settings = opening.settings();
         let Some(url) = url(settings)? else {
-            Place::forget_places(&settings.dir())?;
+            if Place::is_in(&settings.dir()) {
+                Place::forget_places(&settings.dir(), opening.has_log()?)?;
+            }
             return Ok(None);
         };
         server.bucket.turn_on(&url);
         let failed = |error| BucketError::Store { url: url.clone(), error };
         let place = Place::lock(&settings.dir())?;
+        if let Some(aside) = place.finish_set_aside()? {
+            server.log.warning(format_args!(
+                "An earlier start was about to put the data of this directory aside. All of them are in {} now",
+                aside.display()
+            ));
+        }
         let runtime = runtime()?;
         let location = Location::parse(&url).map_err(unusable)?;
         runtime.block_on(location.check_credentials()).map_err(unusable)?;
@@ -238,7 +246,8 @@ impl Looked {
     ) -> Result<Joined, BucketError> {
         let url = self.store.url().to_owned();
         let failed = |error| BucketError::Store { url: url.clone(), error };
-        let (known, is_forced) = (self.place.known, self.is_forced);
+        let known = self.place.known.map(|known| plan::settled(known, &self.end));
+        let is_forced = self.is_forced;
         let (has_data, is_here) = (opening.has_log()?, self.place.is_here());
         let takes_over = opening.settings().is_on(TAKEOVER);
         let found = Found { known, has_data, end: &self.end, is_forced, is_here, takes_over };
@@ -253,8 +262,7 @@ impl Looked {
             server.log.warning(line);
         }
         let before = known.unwrap_or_else(|| Known { node: new_id(), ..Known::default() });
-        let before = Known { home: self.place.home(), ..before };
-        let owner = match self.put_claim(server, before, plan) {
+        let owner = match self.put_claim(server, before, plan.right, has_data) {
             // Another empty server was faster.
             Err(tierce_bucket::Error::Owned { .. }) if takes_over && !has_data => {
                 let group = self.runtime.block_on(Group::open(&self.store)).map_err(failed)?;
@@ -263,17 +271,27 @@ impl Looked {
             }
             claimed => claimed.map_err(failed)?,
         };
-        let end = owner.group().end();
-        if !has_same_end(owner.before(), &self.end) && (has_data || !plan.restores) {
-            return Err(BucketError::Settings(format!(
-                "bucket {url}: another server has written to it meanwhile; start again"
-            )));
-        }
+        let (group, restores) = (owner.group().clone(), !has_data && owner.before().number > 0);
+        lease::bind(server, &owner);
+        // What follows may take longer than the lease.
+        let owner = KeptOwner::new(&self.runtime, server, owner);
+        let end = group.end();
         let cut = before.cut.filter(|_| before.cluster == end.cluster && has_data);
+        let known = Known {
+            cluster: end.cluster,
+            claim: end.number,
+            claiming: None,
+            released: None,
+            follows: false,
+            cut,
+            home: self.place.home(),
+            ..before
+        };
+        self.place.write(known)?;
         let mut sent = None;
         if let Some(cut) = cut.filter(|_| plan.needs_base) {
             let max = bytes_max(opening.settings());
-            let sought = Restore::behind(owner.group(), cut.object, before.node, max);
+            let sought = Restore::behind(&group, cut.object, before.node, max);
             sent = self.runtime.block_on(sought).map_err(failed)?;
             // A cut is made with each snapshot, and pruning goes up to one: this is an older cut.
             if cut.object + 1 < end.floor {
@@ -281,15 +299,6 @@ impl Looked {
             }
             opening.engine().durability.search(TailSearch::new(cut.id, max));
         }
-        let known = Known {
-            cluster: end.cluster,
-            claim: end.number,
-            released: None,
-            follows: false,
-            cut,
-            ..before
-        };
-        self.place.write(known)?;
         server.bucket.update(|figures| {
             (figures.epoch, figures.number) = (end.epoch, end.number);
             if let Some(snapshot) = &end.snapshot {
@@ -298,11 +307,8 @@ impl Looked {
             }
         });
         let Self { runtime, store, place, .. } = self;
-        lease::bind(server, &owner);
-        let group = owner.group().clone();
-        let owner = KeptOwner::new(&runtime, server, owner);
         let mut gaps = Vec::new();
-        if plan.restores {
+        if restores {
             match restore::fill(&runtime, &group, Moment::Newest, opening, |_, _| {}) {
                 Ok((_, unfinished)) => gaps = unfinished.gaps(),
                 Err(error) => {
@@ -342,22 +348,32 @@ impl Looked {
             .map(|joining| Joined::Follower(Box::new(joining)))
     }
 
+    /// Puts a CLAIM: behind the end that was looked at, if the directory has data.
     fn put_claim(
         &mut self,
         server: &Server,
         before: Known,
-        plan: Plan,
+        right: Right,
+        has_data: bool,
     ) -> Result<Owner, tierce_bucket::Error> {
+        use tierce_bucket::Error;
+        // A copy is no original because it tried. Only a directory that has no home yet has one by that.
+        let home = before.home.or(self.place.home());
+        let claiming = Some(self.end.number + 1);
         // Before the CLAIM: a crash behind it is to find that it was this directory's.
-        if let Err(error) = self.place.write(Known { claim: 0, released: None, ..before }) {
-            return Err(tierce_bucket::Error::Invalid(format!("bucket.state: {error}")));
+        if let Err(error) = self.place.write(Known { claiming, home, ..before }) {
+            return Err(Error::Invalid(format!("bucket.state: {error}")));
         }
-        let claim = claim_of(&server.config.settings(), before.node, plan.right);
-        let claimed = self.runtime.block_on(Owner::claim(&self.store, claim));
-        if claimed.is_err() {
-            // It is another's, or the CLAIM may land yet: then the next start knows of it as this directory's.
-            let was_refused = matches!(claimed, Err(tierce_bucket::Error::Owned { .. }));
-            let _ = was_refused.then(|| self.place.write(before));
+        let claim = claim_of(&server.config.settings(), before.node, right);
+        let claimed = self.runtime.block_on(async {
+            match has_data {
+                true => Owner::claim_behind(&self.store, &self.end, claim).await,
+                false => Owner::claim(&self.store, claim).await,
+            }
+        });
+        if let Err(Error::Owned { .. } | Error::WentOn { .. }) = claimed {
+            // After any other error the CLAIM may land yet.
+            let _ = self.place.write(Known { home, ..before });
         }
         claimed
     }
@@ -519,10 +535,6 @@ fn gaps_behind(sent: &[Vec<u8>], tail: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let _ = unfinished.operations(record);
     }
     unfinished.gaps()
-}
-
-fn has_same_end(a: &End, b: &End) -> bool {
-    (a.number, a.hash) == (b.number, b.hash)
 }
 
 /// The id of a mark, which no other one of this directory has.

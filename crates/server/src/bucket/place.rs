@@ -8,11 +8,19 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use tierce_bucket::Id;
 
+use super::new_id;
+
 const NAME: &str = "bucket.state";
 const LOCK: &str = "bucket.lock";
+/// How the name of a directory begins that has what is no part of the log.
+const ASIDE: &str = "diverged-";
+/// How it ends before it has all of that.
+const INCOMPLETE: &str = ".incomplete";
 const TITLE: &str = "tierce-bucket 1";
-/// The last line of one that follows.
-const FOLLOWS: &str = "follows\n";
+/// The line of one that follows.
+const FOLLOWS: &str = "follows";
+/// How the line of one begins that claims.
+const CLAIMING: &str = "claiming ";
 
 /// What the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,13 +29,18 @@ pub(super) struct Known {
     pub(super) node: Id,
     /// The id of the log that it has claimed; zeros before that.
     pub(super) cluster: Id,
-    /// The number of its last CLAIM; 0 while it claims.
+    /// The number of its last CLAIM of which it is known that it is in the log. 0: there is none, or an earlier build was
+    /// killed while it claimed.
     pub(super) claim: u64,
+    /// The number of a CLAIM that is to be put, or was, behind all that is known here: it may be in the log, or not. Nothing is
+    /// written to the log behind it before it is the last one that is known.
+    pub(super) claiming: Option<u64>,
     /// The number of the RELEASE after which nothing was written here.
     pub(super) released: Option<u64>,
     /// The last place in the local log of which it is known where it is in the bucket's.
     pub(super) cut: Option<Cut>,
-    /// Where the directory was when it claimed.
+    /// Where the directory was when it last claimed the log, or began to follow it. Where it was when it tried in vain does
+    /// not count: it may be a copy.
     pub(super) home: Option<Home>,
     /// Everything here comes from the log, of which it says how far it is.
     pub(super) follows: bool,
@@ -112,44 +125,79 @@ impl Place {
         self.known.and_then(|known| known.home).is_none_or(|home| home == self.home)
     }
 
+    /// Whether a directory was ever used with a bucket.
+    pub(super) fn is_in(dir: &Path) -> bool {
+        dir.join(NAME).exists()
+    }
+
     /// Has a directory that is used without its bucket forget where it is in the log there: what it writes does not say
     /// what is a change, and so it is not known to be equal to what it has left, either.
     ///
+    /// All that one has which follows, or is empty, comes from the log, or will. What it writes now is no change of that, so
+    /// it is another directory from now on: a CLAIM in the log that it has put says nothing of these data.
+    ///
     /// # Errors
     /// As [`lock`](Self::lock) and [`write`](Self::write).
-    pub(super) fn forget_places(dir: &Path) -> io::Result<()> {
-        if !dir.join(NAME).exists() {
-            return Ok(());
-        }
+    pub(super) fn forget_places(dir: &Path, has_data: bool) -> io::Result<()> {
         let mut place = Self::lock(dir)?;
-        match place.known {
-            Some(known) if known.cut.is_some() || known.released.is_some() => {
-                place.write(Known { cut: None, released: None, ..known })
-            }
-            _ => Ok(()),
-        }
+        place.finish_set_aside()?;
+        let Some(known) = place.known else { return Ok(()) };
+        let node = if known.follows || !has_data { new_id() } else { known.node };
+        let forgotten = Known { node, cut: None, released: None, follows: false, ..known };
+        if forgotten == known { Ok(()) } else { place.write(forgotten) }
     }
 
     /// Moves the local log into a directory of its own, on which a server without a bucket can start. Returns its path.
     ///
+    /// The log may be several names. So that a part of it is never taken for the data of this directory, the other one has a
+    /// name that says so until it has all of them, and [`finish_set_aside`](Self::finish_set_aside) goes on from there.
+    ///
     /// # Errors
-    /// When that fails. What has not been moved is moved by the next attempt, into another directory.
+    /// When that fails.
     pub(super) fn set_aside(&self, now_ms: i64) -> io::Result<PathBuf> {
-        let aside = self.dir.join(format!("diverged-{now_ms}"));
-        fs::create_dir(&aside)?;
-        for found in fs::read_dir(&self.dir)? {
-            let found = found?;
-            let name = found.file_name();
-            let is_log = |name: &str| {
-                name == "wal" || name == "cold" || name.starts_with("wal-") || name == "dump.rdb"
-            };
-            if name.to_str().is_some_and(is_log) {
-                fs::rename(found.path(), aside.join(&name))?;
-            }
+        let begun = self.dir.join(format!("{ASIDE}{now_ms}{INCOMPLETE}"));
+        fs::create_dir(&begun)?;
+        self.sync()?;
+        self.move_into(&begun)
+    }
+
+    /// Moves what an attempt that was cut short has not moved. Returns where it is now, if there was one.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub(super) fn finish_set_aside(&self) -> io::Result<Option<PathBuf>> {
+        let is_begun = |name: &String| name.starts_with(ASIDE) && name.ends_with(INCOMPLETE);
+        let begun = self.names()?.into_iter().find(is_begun);
+        begun.map(|name| self.move_into(&self.dir.join(name))).transpose()
+    }
+
+    fn move_into(&self, begun: &Path) -> io::Result<PathBuf> {
+        let is_data = |name: &String| {
+            ["wal", "cold", "dump.rdb"].contains(&&name[..]) || name.starts_with("wal-")
+        };
+        for name in self.names()?.into_iter().filter(is_data) {
+            fs::rename(self.dir.join(&name), begun.join(&name))?;
         }
-        File::open(&aside)?.sync_all()?;
-        File::open(&self.dir)?.sync_all()?;
+        File::open(begun)?.sync_all()?;
+        self.sync()?;
+        let aside = begun.with_extension("");
+        fs::rename(begun, &aside)?;
+        // Before anything else comes here: it would be moved, too.
+        self.sync()?;
         Ok(aside)
+    }
+
+    /// What is in the directory, of the names that a server gives.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for found in fs::read_dir(&self.dir)? {
+            names.extend(found?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
     }
 
     /// Replaces the file. It is on the device when this returns.
@@ -163,17 +211,19 @@ impl Place {
             .home
             .map_or("-".to_owned(), |home| format!("{} {}", hex(&home.machine), home.inode));
         let (node, cluster) = (hex(&known.node), hex(&known.cluster));
+        let follows = if known.follows { format!("{FOLLOWS}\n") } else { String::new() };
+        let claiming = known.claiming.map(|number| format!("{CLAIMING}{number}\n"));
+        let claiming = claiming.unwrap_or_default();
         let text = format!(
-            "{TITLE}\nnode {node}\ncluster {cluster}\nclaim {}\nreleased {released}\ncut {cut}\nhome {home}\n{}",
+            "{TITLE}\nnode {node}\ncluster {cluster}\nclaim {}\nreleased {released}\ncut {cut}\nhome {home}\n{follows}{claiming}",
             known.claim,
-            if known.follows { FOLLOWS } else { "" }
         );
         let (path, new) = (self.dir.join(NAME), self.dir.join("bucket.state-new"));
         let mut file = File::create(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
-        File::open(&self.dir)?.sync_all()?;
+        self.sync()?;
         self.known = Some(known);
         Ok(())
     }
@@ -207,8 +257,14 @@ fn parse(text: &str) -> Option<Known> {
             Some(Home { machine: parse_id(machine)?, inode: inode.parse().ok()? })
         }
     };
-    let follows = lines.next() == Some(FOLLOWS.trim_end());
-    Some(Known { node, cluster, claim, released, cut, home, follows })
+    let (mut follows, mut claiming) = (false, None);
+    for line in lines {
+        match line.strip_prefix(CLAIMING) {
+            Some(number) => claiming = Some(number.parse().ok()?),
+            None => follows |= line == FOLLOWS,
+        }
+    }
+    Some(Known { node, cluster, claim, claiming, released, cut, home, follows })
 }
 
 fn parse_id(digits: &str) -> Option<Id> {
@@ -235,11 +291,14 @@ mod tests {
             let cut = released.map(|object| Cut { id: u64::MAX, object });
             let home = place.home().filter(|_| released.is_some());
             let (node, cluster, follows) = ([0xab; 16], [1; 16], released.is_none());
-            let known = Known { node, cluster, claim: 3, released, cut, home, follows };
-            place.write(known).unwrap();
-            drop(place);
-            place = Place::lock(dir.path()).unwrap();
-            assert_eq!(place.known, Some(known));
+            for claiming in [None, Some(4), Some(u64::MAX)] {
+                let known =
+                    Known { node, cluster, claim: 3, claiming, released, cut, home, follows };
+                place.write(known).unwrap();
+                drop(place);
+                place = Place::lock(dir.path()).unwrap();
+                assert_eq!(place.known, Some(known));
+            }
         }
     }
 
@@ -270,10 +329,52 @@ mod tests {
         for cut in [None, Some(Cut { id: 1, object: 2 })] {
             place.write(Known { cut, ..left }).unwrap();
             drop(place);
-            Place::forget_places(dir.path()).unwrap();
+            Place::forget_places(dir.path(), true).unwrap();
             place = Place::lock(dir.path()).unwrap();
             assert_eq!(place.known, Some(Known { released: None, ..left }));
         }
+    }
+
+    #[test]
+    fn what_comes_from_the_log_is_of_another_directory_once_it_is_written_without_the_bucket() {
+        let dir = TempDir::new();
+        let left = Known { node: [1; 16], cluster: [2; 16], claim: 3, ..Known::default() };
+        for (follows, has_data, is_same) in
+            [(false, true, true), (true, true, false), (true, false, false), (false, false, false)]
+        {
+            let mut place = Place::lock(dir.path()).unwrap();
+            place.write(Known { follows, ..left }).unwrap();
+            drop(place);
+            Place::forget_places(dir.path(), has_data).unwrap();
+            let known = Place::lock(dir.path()).unwrap().known.unwrap();
+            assert_eq!(known.node == left.node, is_same, "{follows} {has_data}");
+            assert_eq!(known, Known { node: known.node, ..left });
+        }
+    }
+
+    #[test]
+    fn what_was_put_aside_in_part_is_put_aside_as_a_whole() {
+        let dir = TempDir::new();
+        let place = Place::lock(dir.path()).unwrap();
+        let names = ["wal-2", "wal-2.complete", "cold", "dump.rdb"];
+        names.iter().for_each(|name| _ = dir.write(name, "data"));
+        assert_eq!(place.finish_set_aside().unwrap(), None);
+        // A directory that is not empty is not replaced.
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("diverged-1.incomplete/cold/of another")).unwrap();
+        place.finish_set_aside().unwrap_err();
+        assert!(!at("diverged-1").exists());
+        fs::remove_dir_all(at("diverged-1.incomplete/cold")).unwrap();
+        let aside = place.finish_set_aside().unwrap();
+        assert_eq!(aside, Some(at("diverged-1")));
+        names.iter().for_each(|name| {
+            assert!(at("diverged-1").join(name).exists() && !at(name).exists(), "{name}");
+        });
+        dir.write("wal", "newer");
+        assert_eq!(place.finish_set_aside().unwrap(), None);
+        assert_eq!(place.set_aside(2).unwrap(), at("diverged-2"));
+        assert!(at("diverged-2/wal").exists() && !at("wal").exists());
+        assert_eq!(place.finish_set_aside().unwrap(), None);
     }
 
     #[test]

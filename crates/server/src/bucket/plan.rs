@@ -29,8 +29,6 @@ pub(super) struct Found<'f> {
 pub(super) struct Plan {
     /// Why the log may be claimed.
     pub(super) right: Right,
-    /// The data come from the log.
-    pub(super) restores: bool,
     /// The log goes on behind a snapshot of this directory, which may have more than the log.
     pub(super) needs_base: bool,
 }
@@ -88,6 +86,22 @@ impl fmt::Display for Refusal {
                  by starting on it without --bucket"
             }
         })
+    }
+}
+
+/// What a directory knows once it was looked whether the CLAIM that it was to put is in the log.
+///
+/// It is, if the last CLAIM is of this node and has that number: it is right behind what the directory knows of the log, and
+/// the directory has written nothing behind it. A CLAIM of this node with another number is that of a copy.
+pub(super) fn settled(known: Known, end: &End) -> Known {
+    let last = end.claim.as_ref().filter(|last| last.node == known.node);
+    let is_of_log = [NOTHING, end.cluster].contains(&known.cluster);
+    match last.filter(|last| is_of_log && Some(last.number) == known.claiming) {
+        Some(last) => {
+            let (cluster, claim) = (end.cluster, last.number);
+            Known { cluster, claim, claiming: None, released: None, ..known }
+        }
+        None => known,
     }
 }
 
@@ -156,16 +170,12 @@ pub(super) fn decide(found: Found<'_>) -> Result<Plan, Refusal> {
         (false, false) => Right::Orderly,
     };
     if !has_data {
-        return Ok(Plan { right, restores: !is_empty_log, needs_base: false });
+        return Ok(Plan { right, needs_base: false });
     }
     let had_log = known.is_some_and(|known| known.cluster != NOTHING);
     if is_empty_log {
         let is_refused = had_log && !is_forced;
-        return if is_refused {
-            Err(Refusal::Gone)
-        } else {
-            Ok(Plan { right, restores: false, needs_base: true })
-        };
+        return if is_refused { Err(Refusal::Gone) } else { Ok(Plan { right, needs_base: true }) };
     }
     let Some(known) = known else { return Err(Refusal::Foreign) };
     if had_log && known.cluster != end.cluster {
@@ -180,7 +190,7 @@ pub(super) fn decide(found: Found<'_>) -> Result<Plan, Refusal> {
         return Err(Refusal::Diverged);
     }
     let is_equal = end.released && known.released == Some(end.number);
-    Ok(Plan { right, restores: false, needs_base: !is_equal })
+    Ok(Plan { right, needs_base: !is_equal })
 }
 
 #[cfg(test)]
@@ -262,34 +272,86 @@ mod tests {
         }
     }
 
+    /// A directory that was at the end of its log, where number 7 is its RELEASE, was killed while it put CLAIM 8.
+    #[test]
+    fn a_claim_that_was_cut_short_is_told_from_that_of_a_copy() {
+        let began = Known {
+            node: HERE,
+            cluster: LOG,
+            claim: 1,
+            claiming: Some(8),
+            released: Some(7),
+            ..Known::default()
+        };
+        let landed = Known { claim: 8, claiming: None, released: None, ..began };
+        let claimed_at = |number, node, at| {
+            let end = end(number, node, false);
+            let claim = end.claim.clone().map(|claim| ClaimInfo { number: at, ..claim });
+            End { claim, ..end }
+        };
+        let (goes_on, diverged) = (|needs_base| Ok(needs_base), Err(Refusal::Diverged));
+        for (what, end, known, expected, follows) in [
+            ("it is not there", end(7, HERE, true), began, goes_on(false), None),
+            ("it is", claimed_at(8, HERE, 8), landed, goes_on(true), None),
+            ("it was renewed", claimed_at(9, HERE, 8), landed, goes_on(true), None),
+            ("a copy has claimed later", claimed_at(9, HERE, 9), began, diverged, None),
+            ("or has written", end(8, HERE, false), began, diverged, None),
+            (
+                "another server was faster",
+                claimed_at(9, OTHER, 8),
+                began,
+                diverged,
+                Some(Start::Behind(7)),
+            ),
+        ] {
+            let settled = settled(began, &end);
+            assert_eq!(settled, known, "{what}");
+            let found = Found {
+                known: Some(settled),
+                has_data: true,
+                end: &end,
+                is_forced: false,
+                is_here: true,
+                takes_over: true,
+            };
+            assert_eq!(follow(found), follows, "{what}");
+            let decided = decide(Found { takes_over: false, ..found });
+            assert_eq!(decided.map(|plan| plan.needs_base), expected, "{what}");
+        }
+        let first = Known { node: HERE, claiming: Some(1), ..Known::default() };
+        assert_eq!(settled(first, &claimed_at(1, HERE, 1)).cluster, LOG);
+        let of_other_log = Known { cluster: OTHER, ..began };
+        assert_eq!(settled(of_other_log, &claimed_at(8, HERE, 8)), of_other_log);
+    }
+
     #[test]
     fn every_case() {
         use Right::{Force, Orderly, PredecessorDead};
         let empty = End::default();
-        let plan = |right, restores, needs_base| Ok(Plan { right, restores, needs_base });
+        let plan = |right, needs_base| Ok(Plan { right, needs_base });
         let (ours, released) = (end(7, HERE, false), end(7, HERE, true));
         let (others, left) = (end(7, OTHER, false), end(7, OTHER, true));
         let of_other_log = End { cluster: [8; 16], ..ours.clone() };
         for (what, known, has_data, end, forced, expected) in [
-            ("a new server", None, false, &empty, false, plan(Orderly, false, false)),
-            ("data get a bucket", None, true, &empty, false, plan(Orderly, false, true)),
-            ("from nothing", None, false, &left, false, plan(Orderly, true, false)),
+            ("a new server", None, false, &empty, false, plan(Orderly, false)),
+            ("data get a bucket", None, true, &empty, false, plan(Orderly, true)),
+            ("from nothing", None, false, &left, false, plan(Orderly, false)),
             (
                 "its owner may live, which the claim finds",
                 None,
                 false,
                 &others,
                 false,
-                plan(Orderly, true, false),
+                plan(Orderly, false),
             ),
-            ("its owner is dead", None, false, &others, true, plan(Force, true, false)),
+            ("its owner is dead", None, false, &others, true, plan(Force, false)),
             (
                 "killed while it restored",
                 known(LOG, None),
                 false,
                 &ours,
                 false,
-                plan(PredecessorDead, true, false),
+                plan(PredecessorDead, false),
             ),
             (
                 "stopped in order",
@@ -297,16 +359,16 @@ mod tests {
                 true,
                 &released,
                 false,
-                plan(PredecessorDead, false, false),
+                plan(PredecessorDead, false),
             ),
-            ("killed", known(LOG, None), true, &ours, false, plan(PredecessorDead, false, true)),
+            ("killed", known(LOG, None), true, &ours, false, plan(PredecessorDead, true)),
             (
                 "killed behind the release",
                 known(LOG, None),
                 true,
                 &released,
                 false,
-                plan(PredecessorDead, false, true),
+                plan(PredecessorDead, true),
             ),
             (
                 "killed before it knew its log",
@@ -314,7 +376,7 @@ mod tests {
                 true,
                 &ours,
                 false,
-                plan(PredecessorDead, false, true),
+                plan(PredecessorDead, true),
             ),
             (
                 "an old copy of the directory",
@@ -344,7 +406,7 @@ mod tests {
             ),
             ("another log", known(LOG, None), true, &of_other_log, true, Err(Refusal::OtherLog)),
             ("objects are gone", known(LOG, None), true, &empty, false, Err(Refusal::Gone)),
-            ("and that is known", known(LOG, None), true, &empty, true, plan(Force, false, true)),
+            ("and that is known", known(LOG, None), true, &empty, true, plan(Force, true)),
         ] {
             let (is_here, takes_over) = (true, false);
             let found = Found { known, has_data, end, is_forced: forced, is_here, takes_over };

@@ -14,11 +14,15 @@ use bytes::{Buf, Bytes};
 use tierce_bucket::{Group, Item, Moment, Restore, RestoreProgress};
 use tierce_keyspace::log::{Replay, Unfinished};
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use super::BucketError;
 use super::spool::Content;
 use crate::engine::Opening;
 use crate::persistence::Source;
+
+/// The pins of a restore that has failed are removed within this time, or end by themselves after a day.
+const UNPIN_MAX: Duration = Duration::from_secs(5);
 
 /// A line about the progress appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
@@ -49,21 +53,40 @@ pub(super) fn fill(
     group: &Group,
     moment: Moment,
     opening: &mut Opening,
+    report: impl FnMut(u64, u64),
+) -> Result<(Restored, Unfinished), BucketError> {
+    let url = group.store().url();
+    let failed = |error| BucketError::Store { url: url.to_owned(), error };
+    let mut restore = runtime.block_on(Restore::at(group, moment)).map_err(failed)?;
+    let filled = fill_from(runtime, &mut restore, url, opening, report);
+    if let Err(error) = unpin(runtime, restore) {
+        let log = &opening.engine().log;
+        log.warning(format_args!("The pin of the restore stays for a day: {error}"));
+    }
+    filled
+}
+
+/// Removes the pins of a restore, whether or not it is complete.
+pub(super) fn unpin(runtime: &Runtime, restore: Restore) -> tierce_bucket::Result<()> {
+    let finished = runtime.block_on(async { timeout(UNPIN_MAX, restore.finish()).await });
+    finished
+        .unwrap_or_else(|_| Err(tierce_bucket::Error::Invalid("the store does not answer".into())))
+}
+
+fn fill_from(
+    runtime: &Runtime,
+    restore: &mut Restore,
+    url: &str,
+    opening: &mut Opening,
     mut report: impl FnMut(u64, u64),
 ) -> Result<(Restored, Unfinished), BucketError> {
-    let url = group.store().url().to_owned();
-    let failed = |error| BucketError::Store { url: url.clone(), error };
+    let failed = |error| BucketError::Store { url: url.to_owned(), error };
     let begun = Instant::now();
-    let mut restore = runtime.block_on(Restore::at(group, moment)).map_err(failed)?;
     if restore.position() == 0 {
         let text = format!("bucket {url}: the log begins after that");
-        return runtime
-            .block_on(restore.finish())
-            .map_err(failed)
-            .and(Err(BucketError::Settings(text)));
+        return Err(BucketError::Settings(text));
     }
-    let mut filling =
-        Filling { opening, url: &url, is_begun: false, replay: None, reported: begun };
+    let mut filling = Filling { opening, url, is_begun: false, replay: None, reported: begun };
     filling.begin(restore.progress(), restore.position());
     let mut next = || {
         let item = runtime.block_on(restore.next()).map_err(failed)?;
@@ -102,9 +125,6 @@ pub(super) fn fill(
         progress.records,
         begun.elapsed().as_secs_f64()
     ));
-    if let Err(error) = runtime.block_on(restore.finish()) {
-        engine.log.warning(format_args!("The pin of the restore stays for a day: {error}"));
-    }
     Ok((restored, unfinished))
 }
 
