@@ -197,8 +197,8 @@ fn what_was_written_without_the_bucket_instead_of_a_restore_is_no_base() {
     }
 }
 
-/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state are on the
-/// device.
+/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state are on
+/// the device.
 #[test]
 fn a_follower_without_the_end_of_its_local_log_brings_no_base_after_its_claim() {
     let (bucket, first, second, old) =

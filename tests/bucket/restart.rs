@@ -199,8 +199,8 @@ fn an_old_copy_in_the_place_of_a_directory_is_refused() {
     }
 }
 
-/// A start was killed when it had put its CLAIM, and had not noted that. It goes on, and only from the data that the CLAIM
-/// was put with: not if another start of a copy has written since.
+/// A start was killed when it had put its CLAIM, and had not noted that. It goes on, and only from the data that the
+/// CLAIM was put with: not if another start of a copy has written since.
 #[test]
 fn a_start_that_was_killed_behind_its_claim_goes_on_from_what_it_had() {
     let (bucket, dir, old) = (TempDir::new(), TempDir::new(), TempDir::new());

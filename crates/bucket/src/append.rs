@@ -57,8 +57,8 @@ impl Progress {
         self.lock().clone()
     }
 
-    /// Whether something lies under the number of the record that is no record of this log: no attempt succeeds while it is
-    /// there.
+    /// Whether something lies under the number of the record that is no record of this log: no attempt succeeds while
+    /// it is there.
     pub fn is_blocked(&self) -> bool {
         self.is_blocked.load(Relaxed)
     }
@@ -110,8 +110,8 @@ pub(crate) async fn told_when_slow<T>(
 ///
 /// # Errors
 ///
-/// [`Error::Damaged`] and [`Error::Newer`] if the number is taken by an object that is no valid record. An earlier attempt
-/// may still land once that is gone.
+/// [`Error::Damaged`] and [`Error::Newer`] if the number is taken by an object that is no valid record. An earlier
+/// attempt may still land once that is gone.
 #[cfg_attr(not(test), expect(clippy::needless_pass_by_ref_mut, reason = "a simulation changes it"))]
 pub(crate) async fn append(
     store: &Store,

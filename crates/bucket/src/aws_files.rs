@@ -1,8 +1,8 @@
 //! The files of Amazon's own tools, `~/.aws/credentials` and `~/.aws/config`, for what the environment does not say.
 //!
-//! Of a profile, keys, region and endpoint are taken. Profiles that get their keys from elsewhere (`role_arn`, `sso_...`,
-//! `credential_process`) are refused if they are named, and left to the instance role if not. The files are read once, when
-//! the server starts.
+//! Of a profile, keys, region and endpoint are taken. Profiles that get their keys from elsewhere (`role_arn`,
+//! `sso_...`, `credential_process`) are refused if they are named, and left to the instance role if not. The files are
+//! read once, when the server starts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

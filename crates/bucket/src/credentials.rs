@@ -1,7 +1,7 @@
 //! Whether there are credentials at all, before the first request needs them.
 //!
-//! The client library asks the instance it runs on when it finds no others. Off a cloud that ends in a timeout, or in an
-//! error with an address that is in no configuration.
+//! The client library asks the instance it runs on when it finds no others. Off a cloud that ends in a timeout, or in
+//! an error with an address that is in no configuration.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -10,7 +10,8 @@ pub trait Env: Send + Sync + 'static {
     /// Milliseconds since 1970. It may be wrong and may jump; nothing but expiry and times in lists depends on it.
     fn wall(&self) -> u64;
 
-    /// A clock that never jumps and goes on while the machine is suspended (`CLOCK_BOOTTIME`). Leases are counted by it.
+    /// A clock that never jumps and goes on while the machine is suspended (`CLOCK_BOOTTIME`). Leases are counted by
+    /// it.
     fn boottime(&self) -> Duration;
 
     /// Bytes that no other process and no earlier call was given.

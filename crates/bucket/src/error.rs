@@ -128,8 +128,8 @@ pub enum Error {
     Invalid(String),
 }
 
-/// Of a store's answer in XML, its code and message; what else it has is of no use to an operator, such as the bytes that
-/// were to be signed, in hexadecimal. On one line.
+/// Of a store's answer in XML, its code and message; what else it has is of no use to an operator, such as the bytes
+/// that were to be signed, in hexadecimal. On one line.
 fn shorten(text: &str) -> String {
     let (before, body) = text.find('<').map_or((text, ""), |at| text.split_at(at));
     let found = |tag: &str| {
@@ -157,8 +157,8 @@ fn in_brackets(text: &str) -> String {
 /// A store's own words are no longer than this.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// Whether a store takes a request for malformed, such as one with a name that no bucket can have. It has the same status
-/// for a body that has not come in time, or not as it was sent.
+/// Whether a store takes a request for malformed, such as one with a name that no bucket can have. It has the same
+/// status for a body that has not come in time, or not as it was sent.
 fn is_refused(text: &str) -> bool {
     const PASSING: [&str; 5] =
         ["RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "SlowDown"];

@@ -8,8 +8,8 @@
 //!
 //! A missing next record is the end, or was pruned. Which it is, the floor says; to read it takes a list, so it is read
 //! from time to time only, and always before and after a CLAIM. Between these a follower that was passed by is wrong
-//! about being at the end, which does no harm. A CLAIM in the gap that pruning left does none either: the one that put it
-//! finds the floor above it, and writes nothing behind it.
+//! about being at the end, which does no harm. A CLAIM in the gap that pruning left does none either: the one that put
+//! it finds the floor above it, and writes nothing behind it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -153,8 +153,8 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// [`Error::Overtaken`], [`Error::Damaged`], [`Error::Missing`], [`Error::Newer`], and failures of the store that do not
-    /// pass by themselves. After those of the store this may be called again.
+    /// [`Error::Overtaken`], [`Error::Damaged`], [`Error::Missing`], [`Error::Newer`], and failures of the store that
+    /// do not pass by themselves. After those of the store this may be called again.
     pub async fn next(&mut self, at_most: Duration) -> Result<Followed> {
         let start = Instant::now();
         loop {
@@ -338,8 +338,8 @@ impl Follower {
         lease_over_at(&self.group.store, claim, self.seen_at)
     }
 
-    /// From when on a process with this address may take over, by [`crate::Env::boottime`]: at once if the log is empty or
-    /// was released, a margin later if it was handed to another, else when the lease is over. `None`: not by itself.
+    /// From when on a process with this address may take over, by [`crate::Env::boottime`]: at once if the log is empty
+    /// or was released, a margin later if it was handed to another, else when the lease is over. `None`: not by itself.
     pub fn free_at(&self, address: &str) -> Option<Duration> {
         free_at(&self.group.store, &self.group.end, self.seen_at, address)
     }
@@ -347,13 +347,13 @@ impl Follower {
     /// Claims the log right behind what was returned, and so must have been applied. It is repeated while the store
     /// fails. If it is dropped, the CLAIM may be there all the same, and then its lease has to pass like any other's.
     ///
-    /// [`Right::Force`] does not wait for [`Follower::free_at`], nor does [`Right::PredecessorDead`] if the last CLAIM is of
-    /// the same node; all other rights do.
+    /// [`Right::Force`] does not wait for [`Follower::free_at`], nor does [`Right::PredecessorDead`] if the last CLAIM
+    /// is of the same node; all other rights do.
     ///
     /// # Errors
     ///
-    /// [`Error::Owned`] if it is too early, or if the log went on: then call [`Follower::next`] first, which still has all
-    /// of it. [`Error::Overtaken`] if pruning has passed by. Else the store's.
+    /// [`Error::Owned`] if it is too early, or if the log went on: then call [`Follower::next`] first, which still has
+    /// all of it. [`Error::Overtaken`] if pruning has passed by. Else the store's.
     pub async fn take_over(&mut self, claim: Claim) -> Result<Owner> {
         let end = &self.group.end;
         let last = end.claim.as_ref().map_or([0; 16], |claim| claim.node);

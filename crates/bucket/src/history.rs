@@ -75,8 +75,8 @@ pub async fn list(group: &Group) -> Result<History> {
     Ok(History { snapshots, claims, pins, branch })
 }
 
-/// Reads everything from the floor to the end and all snapshots, and of a branch what it needs of its parents, and checks
-/// it. What is read is pinned, if the store lets it be.
+/// Reads everything from the floor to the end and all snapshots, and of a branch what it needs of its parents, and
+/// checks it. What is read is pinned, if the store lets it be.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Until when an owner may answer, and its clock: shared with the threads that send replies, without locks.
 //!
 //! A reply may leave when, **after** its command was executed, a fresh look says that the lease is held. A reply that
-//! is held up after that look does no harm: at the moment of the look no other process could have claimed the log, so the
-//! command had its effect before any other owner's. A look before the execution says nothing, since a process may be
-//! stopped between any two instructions.
+//! is held up after that look does no harm: at the moment of the look no other process could have claimed the log, so
+//! the command had its effect before any other owner's. A look before the execution says nothing, since a process may
+//! be stopped between any two instructions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -54,8 +54,8 @@ impl Lease {
         until == UNBOUNDED || nanos(now) < until
     }
 
-    /// Until when it is held, by [`Env::boottime`]. `None`: without end, since no process takes this log over by itself.
-    /// Zero once it has ended for good.
+    /// Until when it is held, by [`Env::boottime`]. `None`: without end, since no process takes this log over by
+    /// itself. Zero once it has ended for good.
     pub fn until(&self) -> Option<Duration> {
         match self.until.load(Ordering::Acquire) {
             UNBOUNDED => None,

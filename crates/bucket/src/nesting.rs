@@ -1,7 +1,7 @@
 //! Whether a location lies in a folder of another log.
 //!
-//! The folders of a log are its own. A second log in one of them would look to the first one like objects of its log, its
-//! floors or its pins that are damaged, and pruning of the first would delete those of the second.
+//! The folders of a log are its own. A second log in one of them would look to the first one like objects of its log,
+//! its floors or its pins that are damaged, and pruning of the first would delete those of the second.
 
 use object_store::path::Path;
 

@@ -31,8 +31,8 @@ pub enum Right {
     /// Also if the last claim is of the same node: the caller has proved, by a lock and the boot id, that this process
     /// is dead.
     PredecessorDead,
-    /// Also when the lease of the last claim is over, if that claim lets others take over: this waits for it, and begins
-    /// anew whenever the owner shows that it is alive.
+    /// Also when the lease of the last claim is over, if that claim lets others take over: this waits for it, and
+    /// begins anew whenever the owner shows that it is alive.
     LeaseOver,
     /// In any case: the operator says so (`--bucket-claim force`).
     Force,
@@ -127,9 +127,10 @@ impl Owner {
         }
     }
 
-    /// As [`Owner::claim`], for a process that has data up to `end`, which [`Group::open`] has found: the CLAIM is right
-    /// behind that, or nowhere. So nothing is between these data and the CLAIM, also if this is cut short and the CLAIM
-    /// lands all the same. It is number `end.number + 1`, which the process can note before. This waits for no lease.
+    /// As [`Owner::claim`], for a process that has data up to `end`, which [`Group::open`] has found: the CLAIM is
+    /// right behind that, or nowhere. So nothing is between these data and the CLAIM, also if this is cut short and the
+    /// CLAIM lands all the same. It is number `end.number + 1`, which the process can note before. This waits for no
+    /// lease.
     ///
     /// # Errors
     ///
@@ -234,8 +235,9 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// [`Error::Deposed`] after an earlier [`Outcome::Deposed`]; [`Error::Damaged`] and [`Error::Newer`] if something else
-    /// lies under the next number; the store's errors for pieces. After any of them the record may be in flight still:
+    /// [`Error::Deposed`] after an earlier [`Outcome::Deposed`]; [`Error::Damaged`] and [`Error::Newer`] if something
+    /// else lies under the next number; the store's errors for pieces. After any of them the record may be in flight
+    /// still:
     /// [`Owner::settle`] finishes it, while another append of the same batches would have them in the log twice.
     pub async fn append(&mut self, batches: &[&[u8]]) -> Result<Outcome> {
         let payload = join_batches(batches)?;
@@ -302,8 +304,8 @@ impl Owner {
         self.land().await.map(Some)
     }
 
-    /// Looks whether another process has claimed the log, for an owner that has nothing to append or must not. `Some`: this
-    /// process is deposed.
+    /// Looks whether another process has claimed the log, for an owner that has nothing to append or must not. `Some`:
+    /// this process is deposed.
     ///
     /// # Errors
     ///

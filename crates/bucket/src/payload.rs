@@ -21,7 +21,8 @@ const COMPRESSIBLE: usize = 256;
 /// Pieces that are on their way at once.
 const PIECES_AT_ONCE: usize = 8;
 
-/// A piece without an answer for so long is trouble. Eight of them share the network, so this is longer than for a record.
+/// A piece without an answer for so long is trouble. Eight of them share the network, so this is longer than for a
+/// record.
 const PIECE_ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Compresses bytes if that makes them shorter.

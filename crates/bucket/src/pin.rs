@@ -123,7 +123,8 @@ impl Pin {
     }
 }
 
-/// Removes pins, of which a parent's may have been put by rights that do not allow that. This may be dropped at any time.
+/// Removes pins, of which a parent's may have been put by rights that do not allow that. This may be dropped at any
+/// time.
 pub(crate) async fn remove_pins(pins: &mut Vec<(Store, Pin)>) -> Result<()> {
     while let Some((store, pin)) = pins.last() {
         match pin.remove(store).await {

@@ -1,8 +1,8 @@
 //! What has to be read to get a moment back: of one log, and of those that it branched off.
 //!
-//! **Invariant**: what a pin holds stays readable for as long as the pin is there, also below the floor. A pin counts if,
-//! after it was put, the floor was not above it, or if another pin that counted before was still there: then whoever
-//! lists the pins without this one lists that one.
+//! **Invariant**: what a pin holds stays readable for as long as the pin is there, also below the floor. A pin counts
+//! if, after it was put, the floor was not above it, or if another pin that counted before was still there: then
+//! whoever lists the pins without this one lists that one.
 
 use crate::body::{BranchInfo, SnapshotInfo};
 use crate::chain::Chain;
@@ -122,8 +122,8 @@ async fn held_by(parent: &Store, branch: &BranchInfo, heirs: &[Id]) -> Result<Op
     Ok(pins.into_iter().find(is_theirs))
 }
 
-/// Pins a moment for a branch with the id `child`, here and in all logs that this one continues: what the branch's first
-/// record says, and the pins with their stores.
+/// Pins a moment for a branch with the id `child`, here and in all logs that this one continues: what the branch's
+/// first record says, and the pins with their stores.
 pub(crate) async fn pin_branch(
     group: &Group,
     moment: Moment,

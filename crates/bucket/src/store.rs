@@ -75,8 +75,8 @@ pub struct Store {
     pub(crate) left_out: Option<Rule>,
 }
 
-/// An object that is longer than this, in bytes, is none of Tierce's, and is not read: a record has 16 MiB of payload, or a
-/// list with 49 bytes for each piece, and a manifest as much for each part.
+/// An object that is longer than this, in bytes, is none of Tierce's, and is not read: a record has 16 MiB of payload,
+/// or a list with 49 bytes for each piece, and a manifest as much for each part.
 const OBJECT_LIMIT: u64 = 128 << 20;
 
 /// What is compressed as a whole is no longer than this, in bytes; a longer declared length is not believed.
@@ -407,8 +407,8 @@ impl Store {
     }
 }
 
-/// Whether this is a directory bucket, as those of S3 Express are called: by the end that S3 asks of their names, and of no
-/// others'.
+/// Whether this is a directory bucket, as those of S3 Express are called: by the end that S3 asks of their names, and
+/// of no others'.
 fn is_express(url: &str) -> bool {
     let name = url.split_once("://").map_or("", |(_, rest)| rest);
     name.split('/').next().is_some_and(|name| name.ends_with("--x-s3"))

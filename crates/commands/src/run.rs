@@ -3,7 +3,8 @@
 //! A call passes the same stages as the request of a client, on the thread of its caller: gate, fetch, lock, run,
 //! account, commit, acknowledge. Where a worker would set a request aside, this thread waits: for the end of a pause,
 //! for memory, for a value on disk, for a shard, for a save, with `appendfsync always` for the device, and with
-//! `durability-replicas` for replicas. Not for keys: a blocking command that finds nothing replies as if its time were up. A long command runs on this thread, too.
+//! `durability-replicas` for replicas. Not for keys: a blocking command that finds nothing replies as if its time were
+//! up. A long command runs on this thread, too.
 //!
 //! So each call leaves a reply, unless CLIENT REPLY has it off. Commands that are about the connection itself
 //! ([`OF_CONNECTIONS`]) are refused.
@@ -105,9 +106,9 @@ impl Kernel {
         self.run_by(Runs::OfProgram, command, caller, args, output, now_ms);
     }
 
-    /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held, as
-    /// by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply is
-    /// an error then. The reply may be shown once [`Kernel::settle`] allows it.
+    /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held,
+    /// as by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply
+    /// is an error then. The reply may be shown once [`Kernel::settle`] allows it.
     pub fn execute_beside(
         &self,
         caller: &mut Caller,
@@ -149,7 +150,8 @@ impl Kernel {
     /// Waits until the replies to calls beside workers may be shown, or until `gives_up` says so.
     ///
     /// # Errors
-    /// When the bucket does not have their changes in time, or its lease is over. It is not known then whether they count.
+    /// When the bucket does not have their changes in time, or its lease is over. It is not known then whether they
+    /// count.
     pub fn settle(&self, owed: Owed, gives_up: &dyn Fn() -> bool) -> Result<(), CommandError> {
         let until = Instant::now() + BUCKET_PATIENCE;
         let is_deposed = || self.bucket.lease.holding() == Holding::Deposed;
@@ -181,8 +183,8 @@ impl Kernel {
         execute::resolve(self, args).is_ok_and(is_brief)
     }
 
-    /// Executes a call if that takes neither waiting nor long: one of a command for a single key, while nothing holds it
-    /// back. Whether it has; otherwise nothing has been done or replied. For a thread that serves many callers.
+    /// Executes a call if that takes neither waiting nor long: one of a command for a single key, while nothing holds
+    /// it back. Whether it has; otherwise nothing has been done or replied. For a thread that serves many callers.
     pub fn execute_at_once(
         &self,
         caller: &mut Caller,
@@ -381,7 +383,8 @@ impl<'k> Run<'k, '_> {
         locks.forget_lead();
     }
 
-    /// Whether workers must not wait for the shards that the call holds. To say so costs more than a brief command does.
+    /// Whether workers must not wait for the shards that the call holds. To say so costs more than a brief command
+    /// does.
     fn may_take_long(&self, caller: &Caller) -> bool {
         match &caller.transaction {
             Some(queued) if self.command.is_exec() => {
@@ -624,8 +627,8 @@ impl<'k> Run<'k, '_> {
         has_written && !matches!(self.by, Runs::OfPrimary { .. })
     }
 
-    /// Replaces the reply to a call that has written by an error, unless as many replicas as the level says confirm that
-    /// in time.
+    /// Replaces the reply to a call that has written by an error, unless as many replicas as the level says confirm
+    /// that in time.
     fn await_replicas(
         &self,
         level: ReplicaLevel,
@@ -654,8 +657,8 @@ impl<'k> Run<'k, '_> {
                     owes_bucket.set(true);
                     true
                 }
-                // A wait for each command would hold up the stream. The primary hears how far the bucket is all the same:
-                // from the link.
+                // A wait for each command would hold up the stream. The primary hears how far the bucket is all the
+                // same: from the link.
                 Runs::OfPrimary { .. } => true,
                 _ => self.kernel.bucket.wait(&self.kernel.feed, BUCKET_PATIENCE),
             },

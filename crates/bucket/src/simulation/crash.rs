@@ -1,8 +1,8 @@
-//! Every operation, cut short at every point: behind each request, before and after it took effect. The process dies, or
-//! drops the future and goes on. What was on its way is lost, or lands before or after the next process claims.
+//! Every operation, cut short at every point: behind each request, before and after it took effect. The process dies,
+//! or drops the future and goes on. What was on its way is lost, or lands before or after the next process claims.
 //!
-//! Whatever happens: all that was confirmed is there, once; what was cut short is there as a whole or not at all; the log
-//! is sound, and can be pruned, branched and gone on with.
+//! Whatever happens: all that was confirmed is there, once; what was cut short is there as a whole or not at all; the
+//! log is sound, and can be pruned, branched and gone on with.
 
 use std::pin::pin;
 

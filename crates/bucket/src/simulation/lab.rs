@@ -1,5 +1,5 @@
-//! A store whose requests go on only when they are let: to try every order of the requests of two processes, and to stop
-//! a process behind each of its requests.
+//! A store whose requests go on only when they are let: to try every order of the requests of two processes, and to
+//! stop a process behind each of its requests.
 //!
 //! A request waits before it takes effect, and once more before its answer arrives. Each process has a lane of its own,
 //! in which requests pass freely or by permits, one at a time.

@@ -1,10 +1,10 @@
 //! Lives of a log with servers that follow and take over, and with their clients.
 //!
-//! Some servers are killed and started again, and all are stopped at any step, for longer than a lease as well: before an
-//! operation is executed, between that and the look at the lease, and between the look and the reply. Their settings
-//! differ, machines are cut off from the store, clocks of the day are off and jump, and the clocks of leases run apart, by less than the margin allows.
-//! Whatever happens, the history of the clients is as `clients.rs` says, and a server that keeps reading is not passed
-//! by.
+//! Some servers are killed and started again, and all are stopped at any step, for longer than a lease as well: before
+//! an operation is executed, between that and the look at the lease, and between the look and the reply. Their settings
+//! differ, machines are cut off from the store, clocks of the day are off and jump, and the clocks of leases run apart,
+//! by less than the margin allows. Whatever happens, the history of the clients is as `clients.rs` says, and a server
+//! that keeps reading is not passed by.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

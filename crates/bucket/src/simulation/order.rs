@@ -1,7 +1,7 @@
 //! Every order of the requests of two processes, with few switches between them: what random lives rarely meet.
 //!
-//! A schedule lets one process make some requests, then the other, and so on; behind the last switch both go on to their
-//! ends. `TIERCE_BUCKET_SWITCHES=n` tries more switches than an ordinary test run.
+//! A schedule lets one process make some requests, then the other, and so on; behind the last switch both go on to
+//! their ends. `TIERCE_BUCKET_SWITCHES=n` tries more switches than an ordinary test run.
 
 use std::pin::pin;
 use std::sync::OnceLock;

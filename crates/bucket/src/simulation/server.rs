@@ -1,4 +1,5 @@
-//! A simulated server: it follows, takes over, executes operations, and lets replies through by the rules of its levels.
+//! A simulated server: it follows, takes over, executes operations, and lets replies through by the rules of its
+//! levels.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

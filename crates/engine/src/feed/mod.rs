@@ -1,12 +1,13 @@
 //! The change feed: all changes, in order, for readers in this process, the *followers*: one for each [`Reader`].
 //!
-//! The feed is the sink of the keyspace's log, and passes every record on to the log on disk. Each follower has a queue of
-//! its own, which gets a copy of each change. Without followers nothing is copied. Checkpoints and locations of values on disk are not changes ([`RecordKind`]), and
-//! are left out. While `appendonly` is off, changes are recorded for followers alone.
+//! The feed is the sink of the keyspace's log, and passes every record on to the log on disk. Each follower has a queue
+//! of its own, which gets a copy of each change. Without followers nothing is copied. Checkpoints and locations of
+//! values on disk are not changes ([`RecordKind`]), and are left out. While `appendonly` is off, changes are recorded
+//! for followers alone.
 //!
-//! **Order.** A record enters the feed before the shards of its operations are unlocked. So the records of one key are in
-//! the order of its changes. A change that is longer than a record is a batch of several, as in the log; records of other
-//! threads may be between its pieces.
+//! **Order.** A record enters the feed before the shards of its operations are unlocked. So the records of one key are
+//! in the order of its changes. A change that is longer than a record is a batch of several, as in the log; records of
+//! other threads may be between its pieces.
 //!
 //! **Beginning.** A follower misses changes in shards that were locked when it began. Everything after a
 //! [mark](Feed::mark) is complete: all shards are locked while it is set, so it never divides a batch.
@@ -14,16 +15,16 @@
 //! **Pauses.** While a server applies the stream of another one, its follower has no use for the changes
 //! ([`Feed::pause`]). They are recorded meanwhile, so that the follower misses nothing when it goes on.
 //!
-//! **Write errors.** A change that the log has refused is not acknowledged to its client, but it is in memory and will be
-//! in the next log. The feed holds it back, with all later changes, until the log is healed or switched off. So a replica
-//! never has a change that was refused to a client because of the disk, unless the change survives here as well.
-//! Changes that only wait for a sync are not held back.
+//! **Write errors.** A change that the log has refused is not acknowledged to its client, but it is in memory and will
+//! be in the next log. The feed holds it back, with all later changes, until the log is healed or switched off. So a
+//! replica never has a change that was refused to a client because of the disk, unless the change survives here as
+//! well. Changes that only wait for a sync are not held back.
 //!
 //! **Positions.** All followers count alike: every item goes to all of them, marks and commands of others included. So
 //! one position tells a session how far each of them must be.
 //!
-//! **Limit.** A follower states how many bytes may wait for it. Beyond that its queue is [`Overrun`]: it drops everything,
-//! and the follower must begin again. Writers never wait for the feed, nor one follower for another.
+//! **Limit.** A follower states how many bytes may wait for it. Beyond that its queue is [`Overrun`]: it drops
+//! everything, and the follower must begin again. Writers never wait for the feed, nor one follower for another.
 
 mod queue;
 
@@ -90,8 +91,8 @@ impl Feed {
         }
     }
 
-    /// Begins to collect the changes of `keyspace`, whose sink this is, for `reader`, of which at most `bytes_max` bytes
-    /// wait; `None` if that has a follower already.
+    /// Begins to collect the changes of `keyspace`, whose sink this is, for `reader`, of which at most `bytes_max`
+    /// bytes wait; `None` if that has a follower already.
     pub fn follow(
         self: &Arc<Self>,
         keyspace: &Arc<Keyspace>,
@@ -143,8 +144,8 @@ impl Feed {
     }
 
     /// Puts a mark of `reader` behind all changes so far and before all others. To be called with all shards locked, by
-    /// a thread that has changed nothing since. One of the bucket is in the log as well, as a [cut](log::cut), so its id
-    /// is not 0.
+    /// a thread that has changed nothing since. One of the bucket is in the log as well, as a [cut](log::cut), so its
+    /// id is not 0.
     pub fn mark(&self, reader: Reader, id: u64) {
         let kind = match reader {
             Reader::Replicas => Kind::ReplicasMark,
@@ -184,7 +185,8 @@ impl Feed {
         self.queues.lock()[reader as usize].bytes()
     }
 
-    /// Has more bytes wait for this reader's follower, if that is more than before. What waits already is never too much.
+    /// Has more bytes wait for this reader's follower, if that is more than before. What waits already is never too
+    /// much.
     pub fn raise_limit(&self, reader: Reader, bytes_max: usize) {
         self.queues.lock()[reader as usize].raise_limit(bytes_max);
     }
@@ -272,9 +274,9 @@ impl Follower {
         }
     }
 
-    /// Rests for `at_most`, or until it is [called](Feed::call); the next [`wait`](Self::wait) returns at once then. What is
-    /// appended meanwhile wakes no thread and comes in one batch: without rests, a busy feed wakes its follower for every
-    /// few items.
+    /// Rests for `at_most`, or until it is [called](Feed::call); the next [`wait`](Self::wait) returns at once then.
+    /// What is appended meanwhile wakes no thread and comes in one batch: without rests, a busy feed wakes its follower
+    /// for every few items.
     pub fn rest(&mut self, at_most: Duration) {
         let until = Instant::now() + at_most;
         let reader = self.reader as usize;

@@ -10,7 +10,8 @@ use std::mem;
 
 use super::{Overrun, Reader};
 
-/// Blocks are this long, and longer for a longer item: large enough to be few, and small enough not to be zeroed or copied.
+/// Blocks are this long, and longer for a longer item: large enough to be few, and small enough not to be zeroed or
+/// copied.
 const BLOCK_LEN: usize = 256 << 10;
 
 /// So many blocks are kept to be used again: a new one costs its writer page faults.
@@ -106,8 +107,8 @@ struct Blocks {
 pub(super) struct Spare(Vec<Vec<u8>>);
 
 impl Spare {
-    /// Takes over the blocks of a batch that was read. As many are kept as two such batches need, so that a follower that
-    /// rests for long finds enough, and one that gets little keeps little.
+    /// Takes over the blocks of a batch that was read. As many are kept as two such batches need, so that a follower
+    /// that rests for long finds enough, and one that gets little keeps little.
     pub(super) fn put(&mut self, batch: FedBatch) {
         let kept = (2 * batch.blocks.len()).clamp(SPARE_MIN, SPARE_MAX);
         self.0.truncate(kept);

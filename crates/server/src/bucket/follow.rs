@@ -1,9 +1,9 @@
-//! The thread of a server that does not own the log: it applies what the owner appends, and takes over when the owner has
-//! released the log or its lease is over.
+//! The thread of a server that does not own the log: it applies what the owner appends, and takes over when the owner
+//! has released the log or its lease is over.
 //!
-//! Clients read meanwhile; the role keeps them from writing. What is applied goes into the local log, with the number of
-//! the object that it reaches ([`LiveReplay`]). So a follower that starts again goes on there, and one that takes over has
-//! in its local log what the bucket has, and goes on without a snapshot.
+//! Clients read meanwhile; the role keeps them from writing. What is applied goes into the local log, with the number
+//! of the object that it reaches ([`LiveReplay`]). So a follower that starts again goes on there, and one that takes
+//! over has in its local log what the bucket has, and goes on without a snapshot.
 //!
 //! **Invariant**: between the last object that is applied and this server's CLAIM is nothing that is not applied.
 //!
@@ -11,8 +11,8 @@
 //!
 //! **Invariant**: what is before this server's CLAIM is on the local device before that is put.
 //!
-//! **Invariant**: nothing is taken over because the store does not answer. Whether a lease is over is asked when the store
-//! has just said that there is nothing new.
+//! **Invariant**: nothing is taken over because the store does not answer. Whether a lease is over is asked when the
+//! store has just said that there is nothing new.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -144,8 +144,8 @@ enum Interrupt {
     Ended,
     /// The store fails.
     Store(Error),
-    /// The data here are not those that the log goes on from: it was pruned, or goes on behind a base, or there is another
-    /// record.
+    /// The data here are not those that the log goes on from: it was pruned, or goes on behind a base, or there is
+    /// another record.
     Lost(String),
     /// What the log has cannot be applied here.
     Unfit(String),
@@ -198,8 +198,8 @@ impl Follow {
         await_unless_ended(&self.joining.runtime, &self.ending, answer, || {})
     }
 
-    /// The same while the log is claimed, and tells that it is not followed if that takes long: nothing ends this wait as
-    /// long as the store fails.
+    /// The same while the log is claimed, and tells that it is not followed if that takes long: nothing ends this wait
+    /// as long as the store fails.
     fn await_claim<T>(
         &mut self,
         claiming: &Progress,
@@ -347,8 +347,8 @@ impl Follow {
             (false, false) => Right::LeaseOver,
         };
         let began = Instant::now();
-        // Whether the CLAIM lands or not, until the role changes the data are those of the log, and a start after a crash
-        // finds a directory that follows.
+        // Whether the CLAIM lands or not, until the role changes the data are those of the log, and a start after a
+        // crash finds a directory that follows.
         let claiming = Arc::clone(follower.claiming());
         let claim = claim_of(&settings, known.node, right);
         let taken = self.await_claim(&claiming, follower.take_over(claim))?;
@@ -480,8 +480,8 @@ impl Follow {
     }
 }
 
-/// A snapshot of the log says nothing new. A base has what was in no object, and so has to be loaded before this server may
-/// claim the log, or note a place behind it.
+/// A snapshot of the log says nothing new. A base has what was in no object, and so has to be loaded before this server
+/// may claim the log, or note a place behind it.
 fn note_snapshot(position: u64, description: &[u8]) -> Result<(), Interrupt> {
     match Content::of(description) {
         Some(Content::OfLog) => Ok(()),
@@ -492,8 +492,8 @@ fn note_snapshot(position: u64, description: &[u8]) -> Result<(), Interrupt> {
     }
 }
 
-/// Notes in the local log how far the data are. In the middle of a batch they are nowhere: a start that went on there would
-/// not have what the batch has begun with.
+/// Notes in the local log how far the data are. In the middle of a batch they are nowhere: a start that went on there
+/// would not have what the batch has begun with.
 fn note_place(server: &Server, live: &LiveReplay, place: StreamPlace) {
     let mut locks = server.keyspace.long_locks();
     locks.move_to(Some(place).filter(|_| live.is_between_batches()));
@@ -539,8 +539,8 @@ fn unfit(why: impl Display) -> Interrupt {
 
 /// What others see.
 impl Follow {
-    /// The log has an owner. One before the owner that is known already is passed over: a start knows the last one, and may
-    /// have to apply what others have written before.
+    /// The log has an owner. One before the owner that is known already is passed over: a start knows the last one, and
+    /// may have to apply what others have written before.
     fn has_owner(&mut self, claim: &ClaimInfo) {
         if claim.epoch <= self.epoch {
             return;
@@ -650,8 +650,8 @@ fn parse_address(address: &str) -> Address {
 /// The part of a log's id that is in the name of a place.
 const CLUSTER_BYTES: usize = STREAM_NAME_LEN - size_of::<Hash>();
 
-/// An object of a log as a place of the data: the name has a part of the log's id and the object's hash, so that nothing is
-/// appended to what another log has.
+/// An object of a log as a place of the data: the name has a part of the log's id and the object's hash, so that
+/// nothing is appended to what another log has.
 fn place_at(cluster: Id, number: u64, hash: Hash) -> StreamPlace {
     let mut stream = [0; STREAM_NAME_LEN];
     stream[..CLUSTER_BYTES].copy_from_slice(&cluster[..CLUSTER_BYTES]);

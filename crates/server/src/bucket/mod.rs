@@ -13,9 +13,9 @@
 //! **Invariant**: whatever is in the bucket is on the local device before. So the log of a directory that was the owner
 //! is never behind the bucket, whatever has happened to the machine.
 //!
-//! **Invariant**: objects have the records of the change feed, in its order. A batch of several records takes effect with
-//! its last one, wherever objects end, so a restore never shows half of it. The mark of a snapshot is set while all
-//! shards are locked, and an object ends there.
+//! **Invariant**: objects have the records of the change feed, in its order. A batch of several records takes effect
+//! with its last one, wherever objects end, so a restore never shows half of it. The mark of a snapshot is set while
+//! all shards are locked, and an object ends there.
 
 mod follow;
 mod lease;
@@ -233,8 +233,8 @@ impl Looked {
         self.end.number > 0
     }
 
-    /// Claims the log, or begins to follow it if another server has it and may be succeeded. Fills an empty directory from
-    /// it.
+    /// Claims the log, or begins to follow it if another server has it and may be succeeded. Fills an empty directory
+    /// from it.
     ///
     /// # Errors
     /// When the directory and the log do not belong together, another server may own the log, or something in it is
@@ -432,8 +432,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Ends it: what is left is committed, and the log is released, if the store answers in time. Clients were waited for
-    /// for so long before, which counts.
+    /// Ends it: what is left is committed, and the log is released, if the store answers in time. Clients were waited
+    /// for for so long before, which counts.
     pub fn finish(self, spent: Duration) {
         let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
         self.ending.spent_ms.store(spent_ms, Ordering::Relaxed);

@@ -29,18 +29,18 @@ pub(super) struct Known {
     pub(super) node: Id,
     /// The id of the log that it has claimed; zeros before that.
     pub(super) cluster: Id,
-    /// The number of its last CLAIM of which it is known that it is in the log. 0: there is none, or an earlier build was
-    /// killed while it claimed.
+    /// The number of its last CLAIM of which it is known that it is in the log. 0: there is none, or an earlier build
+    /// was killed while it claimed.
     pub(super) claim: u64,
-    /// The number of a CLAIM that is to be put, or was, behind all that is known here: it may be in the log, or not. Nothing is
-    /// written to the log behind it before it is the last one that is known.
+    /// The number of a CLAIM that is to be put, or was, behind all that is known here: it may be in the log, or not.
+    /// Nothing is written to the log behind it before it is the last one that is known.
     pub(super) claiming: Option<u64>,
     /// The number of the RELEASE after which nothing was written here.
     pub(super) released: Option<u64>,
     /// The last place in the local log of which it is known where it is in the bucket's.
     pub(super) cut: Option<Cut>,
-    /// Where the directory was when it last claimed the log, or began to follow it. Where it was when it tried in vain does
-    /// not count: it may be a copy.
+    /// Where the directory was when it last claimed the log, or began to follow it. Where it was when it tried in vain
+    /// does not count: it may be a copy.
     pub(super) home: Option<Home>,
     /// Everything here comes from the log, of which it says how far it is.
     pub(super) follows: bool,
@@ -49,8 +49,8 @@ pub(super) struct Known {
 /// What a copy of a directory does not have in common with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Home {
-    /// The id of the machine, which outlives its starts. If it has none, that of this start of it: then a directory is in
-    /// another place after the next one, since nothing tells it from a copy on another machine.
+    /// The id of the machine, which outlives its starts. If it has none, that of this start of it: then a directory is
+    /// in another place after the next one, since nothing tells it from a copy on another machine.
     machine: Id,
     /// The number of the directory in its file system.
     inode: u64,
@@ -133,8 +133,8 @@ impl Place {
     /// Has a directory that is used without its bucket forget where it is in the log there: what it writes does not say
     /// what is a change, and so it is not known to be equal to what it has left, either.
     ///
-    /// All that one has which follows, or is empty, comes from the log, or will. What it writes now is no change of that, so
-    /// it is another directory from now on: a CLAIM in the log that it has put says nothing of these data.
+    /// All that one has which follows, or is empty, comes from the log, or will. What it writes now is no change of
+    /// that, so it is another directory from now on: a CLAIM in the log that it has put says nothing of these data.
     ///
     /// # Errors
     /// As [`lock`](Self::lock) and [`write`](Self::write).
@@ -149,8 +149,9 @@ impl Place {
 
     /// Moves the local log into a directory of its own, on which a server without a bucket can start. Returns its path.
     ///
-    /// The log may be several names. So that a part of it is never taken for the data of this directory, the other one has a
-    /// name that says so until it has all of them, and [`finish_set_aside`](Self::finish_set_aside) goes on from there.
+    /// The log may be several names. So that a part of it is never taken for the data of this directory, the other one
+    /// has a name that says so until it has all of them, and [`finish_set_aside`](Self::finish_set_aside) goes on from
+    /// there.
     ///
     /// # Errors
     /// When that fails.

@@ -91,8 +91,8 @@ impl fmt::Display for Refusal {
 
 /// What a directory knows once it was looked whether the CLAIM that it was to put is in the log.
 ///
-/// It is, if the last CLAIM is of this node and has that number: it is right behind what the directory knows of the log, and
-/// the directory has written nothing behind it. A CLAIM of this node with another number is that of a copy.
+/// It is, if the last CLAIM is of this node and has that number: it is right behind what the directory knows of the
+/// log, and the directory has written nothing behind it. A CLAIM of this node with another number is that of a copy.
 pub(super) fn settled(known: Known, end: &End) -> Known {
     let last = end.claim.as_ref().filter(|last| last.node == known.node);
     let is_of_log = [NOTHING, end.cluster].contains(&known.cluster);
@@ -120,9 +120,9 @@ pub(super) enum Start {
 
 /// Whether a server follows the log, instead of claiming it now.
 ///
-/// One that has followed and was cut short when it had claimed knows only by its local log which part of the log it has.
-/// After a power cut that may be less than what is before its CLAIM. So it follows, and takes over anew, however it was
-/// started: its data are never a base.
+/// One that has followed and was cut short when it had claimed knows only by its local log which part of the log it
+/// has. After a power cut that may be less than what is before its CLAIM. So it follows, and takes over anew, however
+/// it was started: its data are never a base.
 pub(super) fn follow(found: Found<'_>) -> Option<Start> {
     let Found { known, has_data, end, is_forced, takes_over, .. } = found;
     let last = end.claim.as_ref()?;
@@ -146,11 +146,12 @@ pub(super) fn follow(found: Found<'_>) -> Option<Start> {
     }
 }
 
-/// A start waits for so long for its clock to come to the times in the log: machines that keep their clocks differ by less.
+/// A start waits for so long for its clock to come to the times in the log: machines that keep their clocks differ by
+/// less.
 const CLOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long the claim of a log with this newest time has to wait, in milliseconds since 1970 as the time of this machine:
-/// an owner with a clock that is behind would show what has expired.
+/// How long the claim of a log with this newest time has to wait, in milliseconds since 1970 as the time of this
+/// machine: an owner with a clock that is behind would show what has expired.
 pub(super) fn wait_for_clock(wall_ms: u64, now_ms: u64) -> Result<Duration, Refusal> {
     let behind = Duration::from_millis(wall_ms.saturating_sub(now_ms));
     if behind > CLOCK_WAIT_MAX { Err(Refusal::ClockBehind(behind)) } else { Ok(behind) }

@@ -44,8 +44,8 @@ pub struct Restored {
 /// Loads what the log had at a moment. `report` gets what is done, and all of it, in bytes.
 ///
 /// # Errors
-/// When something is missing or damaged, with its object, or has no place in this server. Then the directory is as empty
-/// as before.
+/// When something is missing or damaged, with its object, or has no place in this server. Then the directory is as
+/// empty as before.
 ///
 /// Also returns the batches of which the last pieces are in later objects.
 pub(super) fn fill(

@@ -1,8 +1,9 @@
 //! What the local log of an owner that was killed has behind a cut, and the log in the bucket has not.
 //!
-//! A cut is in both logs: the changes before it are before it in both. Behind it, the order of the local log and that of
-//! the feed, which the bucket has, may differ, but not for changes of the same keys. The bucket has no change that is not in the local log. So
-//! of those that concern a key, it has the first ones, and each of its records is the first one with these bytes.
+//! A cut is in both logs: the changes before it are before it in both. Behind it, the order of the local log and that
+//! of the feed, which the bucket has, may differ, but not for changes of the same keys. The bucket has no change that
+//! is not in the local log. So of those that concern a key, it has the first ones, and each of its records is the first
+//! one with these bytes.
 
 use std::collections::HashMap;
 

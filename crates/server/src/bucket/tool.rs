@@ -13,9 +13,9 @@ use crate::config::{Config, LogLevel, Settings};
 use crate::engine::Opening;
 use crate::log::Log;
 
-/// Fills the directory that the settings name with what the log at `url` had at a moment. `report` gets what is done, and
-/// all of it, in bytes. In the bucket, nothing changes but a pin, which is removed at the end. The directory has no bucket
-/// of its own: a server that starts on it is independent of the log.
+/// Fills the directory that the settings name with what the log at `url` had at a moment. `report` gets what is done,
+/// and all of it, in bytes. In the bucket, nothing changes but a pin, which is removed at the end. The directory has no
+/// bucket of its own: a server that starts on it is independent of the log.
 ///
 /// # Errors
 /// When the directory is not empty, the log does not have that moment, or something in it is missing or damaged.

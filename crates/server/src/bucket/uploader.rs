@@ -45,8 +45,8 @@ use crate::server::Server;
 /// How often the thread looks around, if nothing calls it.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A script may hold the data for much longer than a lease. A cut or a snapshot waits for it no longer than this, so that
-/// the lease is renewed in time,
+/// A script may hold the data for much longer than a lease. A cut or a snapshot waits for it no longer than this, so
+/// that the lease is renewed in time,
 const LOCKS_MAX: Duration = Duration::from_millis(100);
 
 /// and is tried again not earlier than this.
@@ -354,8 +354,8 @@ impl Uploader {
         in_flight: u64,
         put: impl AsyncFn(&mut Owner) -> Result<Outcome, Error>,
     ) -> Result<u64, Stop> {
-        // That of the first attempt of this record, once it is begun. Later attempts send the same bytes, and another server
-        // may have claimed the log behind the first one: they prove nothing for what was executed since.
+        // That of the first attempt of this record, once it is begun. Later attempts send the same bytes, and another
+        // server may have claimed the log behind the first one: they prove nothing for what was executed since.
         let mut proof = None;
         loop {
             let (server, owner) = (&self.server, &mut self.owner);
@@ -427,7 +427,8 @@ impl Uploader {
         }
     }
 
-    /// Ends if another server has claimed the log while nothing is appended. If the store does not say, it is asked again.
+    /// Ends if another server has claimed the log while nothing is appended. If the store does not say, it is asked
+    /// again.
     fn look_for_successor(&mut self, in_flight: u64) -> Result<(), Stop> {
         let looked = self.watch.watched(self.owner.look(), &self.ending, in_flight);
         match self.runtime.block_on(looked) {
@@ -488,8 +489,8 @@ impl Uploader {
         Ok(())
     }
 
-    /// Whether nothing is here that the log lacks. The feed holds back what the local log has refused, and that may be in
-    /// the one with which the server ends.
+    /// Whether nothing is here that the log lacks. The feed holds back what the local log has refused, and that may be
+    /// in the one with which the server ends.
     fn has_all(&self) -> bool {
         let has_failed =
             self.server.durability.wal_handle().is_some_and(|wal| wal.has_write_error());

@@ -1,7 +1,7 @@
 //! How much goes into an object, so that its append takes a part of the lease.
 //!
-//! An append renews the lease only when it is confirmed. On a slow network, one of the longest objects would take longer than
-//! the lease, and another server would take over from an owner that works.
+//! An append renews the lease only when it is confirmed. On a slow network, one of the longest objects would take
+//! longer than the lease, and another server would take over from an owner that works.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const FIRST_BYTES: usize = 4 << 20;
 /// Less is no faster: a put takes a while by itself.
 const OBJECT_BYTES_MIN: usize = 64 << 10;
 
-/// An append is to take this part of the lease. The lease is renewed when a third of it is over, so that more than a third is
-/// left for a network that becomes slower.
+/// An append is to take this part of the lease. The lease is renewed when a third of it is over, so that more than a
+/// third is left for a network that becomes slower.
 const PART_OF_A_LEASE: u32 = 4;
 
 /// How many bytes an object may have.
