@@ -412,7 +412,7 @@ fn a_port_is_closed_by_a_command_over_it() {
     // The connections end, with or without a reply.
     read_to_end(&mut closing);
     read_to_end(&mut held);
-    assert!(admin.ask("CONFIG GET http-port").to_string().contains('0'));
+    wait_until("it is set", || admin.ask("CONFIG GET http-port").to_string().contains("\"0\""));
     let port = free_port();
     admin.check(&format!("CONFIG SET http-port {port}"), "+OK");
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());

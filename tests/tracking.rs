@@ -103,7 +103,8 @@ fn what_is_known_of_cached_keys_counts_against_the_limit() {
     assert!(info(&mut observer, "evicted_keys") > 0);
     let counted =
         info(&mut observer, "used_memory") - info(&mut observer, "mem_not_counted_for_evict");
-    assert!(counted <= 4 << 20, "{counted} bytes");
+    // What INFO itself takes is counted, and nothing is evicted for that.
+    assert!(counted <= (4 << 20) + (64 << 10), "{counted} bytes");
 }
 
 #[test]

@@ -199,22 +199,25 @@ fn an_old_copy_in_the_place_of_a_directory_is_refused() {
     }
 }
 
-/// A start was killed when it had put its CLAIM, and had not noted that. It goes on, and only from the data that the
-/// CLAIM was put with: not if another start of a copy has written since.
+/// A start was killed when it had put its CLAIM, and had not noted that, in a directory that was moved before. It goes on,
+/// and only from the data that the CLAIM was put with: not if another start of a copy has written since.
 #[test]
 fn a_start_that_was_killed_behind_its_claim_goes_on_from_what_it_had() {
     let (bucket, dir, old) = (TempDir::new(), TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket).start();
     server.connect().check("SET k 1", "+OK");
     stop(server);
-    let state = dir.path().join("bucket.state");
-    let before = fs::read_to_string(&state).unwrap();
-    let released = before.lines().find_map(|line| line.strip_prefix("released ")).unwrap();
-    let number = released.parse::<u64>().unwrap() + 1;
+    let before = fs::read_to_string(dir.path().join("bucket.state")).unwrap();
+    let line = |name| before.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    let number = line("released ").parse::<u64>().unwrap() + 1;
     copy(dir.path(), old.path());
-    fs::write(old.path().join("bucket.state"), format!("{before}claiming {number}\n")).unwrap();
     kill(start(dir.path(), &bucket).start());
-    assert!(bucket.path().join(format!("log/{number:020}")).exists());
+    let claim = fs::read(bucket.path().join(format!("log/{number:020}"))).unwrap();
+    let nonce: String = claim[64..80].iter().map(|byte| format!("{byte:02x}")).collect();
+    let home = line("home ");
+    let moved = before.replace(home, &format!("{} 1", "ab".repeat(16)));
+    let killed = format!("{moved}claiming {nonce} {home}\n");
+    fs::write(old.path().join("bucket.state"), killed).unwrap();
     copy_back(old.path(), dir.path());
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();

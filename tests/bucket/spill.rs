@@ -8,21 +8,22 @@ use super::{contents, start, stop, wait_for_bucket, wait_for_snapshot};
 fn values_on_disk_are_in_the_bucket() {
     let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket)
-        .with("maxmemory", "20mb")
+        .with("maxmemory", "8mb")
         .with("maxmemory-policy", "spill")
         .start();
     let mut c = server.connect();
-    for number in 0..3000 {
+    for number in 0..1000 {
         let value = format!("{number}:{}", "v".repeat(10_000));
         c.request(&["SET", &format!("key:{number}"), &value]);
     }
-    (0..3000).for_each(|_| c.expect("+OK"));
+    (0..1000).for_each(|_| c.expect("+OK"));
+    check_spilled(&mut c);
     wait_for_snapshot(&mut c);
     c.check("APPEND key:7 end", ":10005");
     stop(server);
     let server = start(other.path(), &bucket).start();
     let mut c = server.connect();
-    for number in 0..3000 {
+    for number in 0..1000 {
         let end = if number == 7 { "end" } else { "" };
         let value = format!("{number}:{}{end}", "v".repeat(10_000));
         assert_eq!(c.call(&["GET", &format!("key:{number}")]).text(), value);
@@ -84,6 +85,11 @@ fn fill_memory(c: &mut Connection, name: &str) {
         c.request(&["DEL", &format!("{name}:{number}")]);
     }
     (0..1500).for_each(|_| c.expect(":1"));
+    check_spilled(c);
+}
+
+/// Many values are on disk.
+fn check_spilled(c: &mut Connection) {
     let text = c.ask("INFO").text().to_owned();
     let spilled = text.lines().find_map(|line| line.strip_prefix("spilled_keys:"));
     let spilled: u32 = spilled.expect("spilled_keys").parse().expect("a number");

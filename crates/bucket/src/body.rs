@@ -16,6 +16,8 @@ pub struct ClaimInfo {
     pub epoch: u64,
     /// The node that claimed.
     pub node: Id,
+    /// The nonce of its record: which of the attempts of that node it was.
+    pub nonce: Id,
     /// What that node calls itself, such as `host:port`.
     pub address: String,
     /// Whether another may take over when the lease is over.
@@ -50,6 +52,7 @@ impl ClaimInfo {
                 number: header.number,
                 epoch: header.epoch,
                 node: header.node,
+                nonce: header.nonce,
                 takeover,
                 lease_ms: fields.u64()?,
                 margin_ms: fields.u64()?,

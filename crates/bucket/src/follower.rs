@@ -375,7 +375,8 @@ impl Follower {
         if !self.group.store.keeps(Rule::FollowFirst) && self.group.end.number > 0 {
             self.group.catch_up().await?;
         }
-        match Owner::put_claim(&self.group, &claim, Arc::clone(&self.claiming)).await? {
+        let (nonce, claiming) = (self.group.store.nonce(), Arc::clone(&self.claiming));
+        match Owner::put_claim(&self.group, &claim, nonce, claiming).await? {
             Claimed::Owner(owner) => Ok(*owner),
             Claimed::Beaten { node } => Err(owned(&self.group.end, node)),
             Claimed::InGap => {

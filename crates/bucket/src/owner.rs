@@ -110,7 +110,7 @@ impl Owner {
             if !store.keeps(Rule::ClaimAtStart) && group.end.number > 0 && !group.end.released {
                 return Ok(Self::without_claim(group, claim.node));
             }
-            match Self::put_claim(&group, &claim, Arc::default()).await? {
+            match Self::put_claim(&group, &claim, store.nonce(), Arc::default()).await? {
                 Claimed::Owner(owner) => return Ok(*owner),
                 // A living owner is busy. To win against it, the next attempt must come at once.
                 Claimed::Beaten { .. } if group.end.number > 0 => match group.catch_up().await {
@@ -129,16 +129,16 @@ impl Owner {
 
     /// As [`Owner::claim`], for a process that has data up to `end`, which [`Group::open`] has found: the CLAIM is
     /// right behind that, or nowhere. So nothing is between these data and the CLAIM, also if this is cut short and the
-    /// CLAIM lands all the same. It is number `end.number + 1`, which the process can note before. This waits for no
-    /// lease.
+    /// CLAIM lands all the same. The process notes its random `nonce` before, by which it knows the CLAIM again then
+    /// ([`ClaimInfo::nonce`]). This waits for no lease.
     ///
     /// # Errors
     ///
     /// [`Error::WentOn`] if the log has another record there by now; else as for [`Owner::claim`].
-    pub async fn claim_behind(store: &Store, end: &End, claim: Claim) -> Result<Self> {
+    pub async fn claim_behind(store: &Store, end: &End, claim: Claim, nonce: Id) -> Result<Self> {
         let group = Group { store: store.clone(), end: end.clone() };
         check_right(end, &claim, end.claim.as_ref().map(|claim| claim.number))?;
-        match Self::put_claim(&group, &claim, Arc::default()).await? {
+        match Self::put_claim(&group, &claim, nonce, Arc::default()).await? {
             Claimed::Owner(owner) => Ok(*owner),
             Claimed::Beaten { .. } | Claimed::InGap => Err(Error::WentOn { position: end.number }),
         }
@@ -148,12 +148,13 @@ impl Owner {
     pub(crate) async fn put_claim(
         group: &Group,
         claim: &Claim,
+        nonce: Id,
         progress: Arc<Progress>,
     ) -> Result<Claimed> {
         let (mut group, store) = (group.clone(), &group.store);
         let clock = Clock::starting_at(Arc::clone(&store.env), group.end.wall);
         let held_from = store.env.boottime();
-        let (header, info) = claim_header(&group.end, claim, store, &clock);
+        let (header, info) = claim_header(&group.end, claim, nonce, store, &clock);
         let mut object = header.encode(&info.encode());
         // Of two that claim an empty log, each has made up an id.
         let known_cluster = (group.end.number > 0).then_some(header.cluster);
@@ -536,8 +537,14 @@ fn fence_left(end: &End, last: &ClaimInfo, right: Right) -> u64 {
 }
 
 /// A CLAIM behind `end`, and what it says.
-fn claim_header(end: &End, claim: &Claim, store: &Store, clock: &Clock) -> (Header, ClaimInfo) {
-    let mut header = next_header(end, store, clock, claim.node, store.nonce());
+fn claim_header(
+    end: &End,
+    claim: &Claim,
+    nonce: Id,
+    store: &Store,
+    clock: &Clock,
+) -> (Header, ClaimInfo) {
+    let mut header = next_header(end, store, clock, claim.node, nonce);
     header.kind = Kind::Claim;
     header.epoch = end.epoch + 1;
     if end.number == 0 {
@@ -550,6 +557,7 @@ fn claim_header(end: &End, claim: &Claim, store: &Store, clock: &Clock) -> (Head
         number: header.number,
         epoch: header.epoch,
         node: claim.node,
+        nonce,
         address: claim.address.clone(),
         takeover: claim.takeover,
         lease_ms,

@@ -3,6 +3,10 @@
 //! A pin is put first, and then the floor is read: if the floor is not above the pin, pruning has yet to list the pins.
 //! Pruning sets the floor first, and then lists the pins.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use crate::error::{Error, Result};
 use crate::fields::{Reader, Writer, hex};
 use crate::group::{number_in, read_floor};
@@ -123,15 +127,22 @@ impl Pin {
     }
 }
 
+/// Pins that end by themselves are not worth a longer wait.
+const REMOVE_MAX: Duration = Duration::from_secs(5);
+
 /// Removes pins, of which a parent's may have been put by rights that do not allow that. This may be dropped at any
 /// time.
 pub(crate) async fn remove_pins(pins: &mut Vec<(Store, Pin)>) -> Result<()> {
-    while let Some((store, pin)) = pins.last() {
-        match pin.remove(store).await {
-            Err(error) if error.is_refusal() => {}
-            removed => removed?,
+    let remove_all = async {
+        while let Some((store, pin)) = pins.last() {
+            match pin.remove(store).await {
+                Err(error) if error.is_refusal() => {}
+                removed => removed?,
+            }
+            pins.pop();
         }
-        pins.pop();
-    }
-    Ok(())
+        Ok(())
+    };
+    let removed = timeout(REMOVE_MAX, remove_all).await;
+    removed.unwrap_or_else(|_| Err(Error::Invalid("the store does not answer".into())))
 }

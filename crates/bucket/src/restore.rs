@@ -279,7 +279,7 @@ impl Restore {
     ///
     /// # Errors
     ///
-    /// The store's. The pins then end by themselves after a day.
+    /// The store's, or that it takes too long. The pins then end by themselves after a day.
     pub async fn finish(mut self) -> Result<()> {
         remove_pins(&mut self.pins).await
     }

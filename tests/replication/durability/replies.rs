@@ -189,6 +189,7 @@ fn writes_of_other_protocols_wait_for_replicas() {
 fn a_connection_that_ends_has_its_replies_first() {
     for fsync in ["no", "always"] {
         let launch = primary().with("durability-replicas", "1").with("appendfsync", fsync);
+        let launch = launch.with("durability-replicas-timeout", "100000");
         let both = Both::start(launch.with("appendonly", "yes"), "memcached-port");
         let mut replica = Replica::new(&both.server);
         let mut c = both.server.connect();

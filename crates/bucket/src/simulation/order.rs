@@ -318,7 +318,7 @@ fn claim_with_data(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
                 return Ok(Vec::new());
             }
             let claim = claim(1, Right::PredecessorDead);
-            match Owner::claim_behind(&store, group.end(), claim).await {
+            match Owner::claim_behind(&store, group.end(), claim, store.nonce()).await {
                 Ok(mut owner) => tell(&mut owner, "x").await,
                 Err(Error::WentOn { position }) if position == known => Ok(Vec::new()),
                 Err(error) => Err(error),

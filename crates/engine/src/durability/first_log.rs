@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
 use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Checkpoint, Pass};
@@ -46,13 +47,18 @@ pub(super) fn begin_with(
 fn log_all(keyspace: &Keyspace) {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = (keyspace.total_len() / KEYS_PER_THREAD_MIN).clamp(1, cores as u64) as usize;
-    let log = |mut pass: Checkpoint<'_>| while pass.step().1 == Pass::Underway {};
-    thread::scope(|scope| {
-        let mut passes = Checkpoint::divided(keyspace, threads);
-        let own = passes.pop();
-        for pass in passes {
-            scope.spawn(move || log(pass));
+    let passes = Mutex::new(Checkpoint::divided(keyspace, threads));
+    let next = || passes.lock().pop();
+    let log = || {
+        while let Some(mut pass) = next() {
+            while pass.step().1 == Pass::Underway {}
         }
-        own.into_iter().for_each(log);
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // If the system has no thread to give, this one does it all.
+            let _ = thread::Builder::new().name("log".into()).spawn_scoped(scope, log);
+        }
+        log();
     });
 }

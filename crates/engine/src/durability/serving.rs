@@ -128,6 +128,12 @@ impl Durability {
         self.outside.is_held.store(is_held, Ordering::Relaxed);
     }
 
+    /// Whether they do.
+    #[inline]
+    pub fn is_held_for_outside(&self) -> bool {
+        self.outside.is_held.load(Ordering::Relaxed)
+    }
+
     /// The log, if there is one, or would be if it had not failed.
     #[must_use]
     #[inline]
@@ -198,7 +204,7 @@ impl Durability {
     #[inline]
     pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
         self.wal_handle.keeps_room()
-            || self.outside.is_held.load(Ordering::Relaxed)
+            || self.is_held_for_outside()
             || self.wal_handle.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
     }
 

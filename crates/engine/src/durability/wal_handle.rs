@@ -116,6 +116,11 @@ impl WalHandle {
     /// Appends a record to the log, if there is one. `false` if the log should have it, and has not.
     #[inline]
     pub(crate) fn keep(&self, record: &[u8]) -> bool {
+        // There is none then: it is opened before this says so, and closed after. Followers of the feed have records
+        // without a log, and looking for one costs more than this.
+        if !self.is_on() {
+            return !self.has_write_error();
+        }
         // A writer that does not know yet that the log was switched off, or while there is a write error.
         let log = self.log.load();
         let Some(log) = &*log else { return !self.has_write_error() };

@@ -87,7 +87,7 @@ impl Joining {
         // A copy of a directory is another server.
         let node = place.known.filter(|_| place.is_here()).map_or_else(new_id, |known| known.node);
         let cluster = end.cluster;
-        let home = place.home();
+        let home = Some(place.home());
         let follows = true;
         place.write(Known { node, cluster, home, follows, ..Known::default() })?;
         let number = server.follow_bucket(owner_of(&end), now_ms);
@@ -360,7 +360,7 @@ impl Follow {
         let end = owner.group().end();
         // Before the first change that is not of the log. If it cannot be written, the lease passes unused.
         let place = &mut self.joining.place;
-        let (claim, home) = (end.number, place.home());
+        let (claim, home) = (end.number, Some(place.home()));
         let owns = Known { claim, follows: false, cut: None, home, ..known };
         place.write(owns).map_err(unwritten)?;
         let millis = began.elapsed().as_millis();
@@ -429,7 +429,10 @@ impl Follow {
         let group = self.await_store(Group::open(&self.joining.store))??;
         let mut restore = self.await_store(Restore::at(&group, Moment::Newest))??;
         if let Err(interrupt) = self.load_all(&mut restore, group.end().cluster) {
-            let _ = restore::unpin(&self.joining.runtime, restore);
+            // The end of a server does not wait for a store.
+            if !matches!(interrupt, Interrupt::Ended) {
+                let _ = self.joining.runtime.block_on(restore.finish());
+            }
             return Err(interrupt);
         }
         let follower = self.await_store(Follower::after(restore))??;

@@ -27,6 +27,7 @@ mod tail;
 mod tool;
 mod uploader;
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,7 +48,7 @@ use crate::engine::{Engine, OpenError, Opening};
 use crate::server::Server;
 use follow::Joining;
 use lease::KeptOwner;
-use place::{Known, Place};
+use place::{Claiming, Known, Place};
 use plan::{Found, Refusal, Start};
 pub use restore::Restored;
 pub use tool::restore_into;
@@ -202,19 +203,14 @@ impl Looked {
         let settings = opening.settings();
         let Some(url) = url(settings)? else {
             if Place::is_in(&settings.dir()) {
-                Place::forget_places(&settings.dir(), opening.has_log()?)?;
+                let mut place = lock(server, settings)?;
+                place.forget_places(opening.has_log()?)?;
             }
             return Ok(None);
         };
         server.bucket.turn_on(&url);
         let failed = |error| BucketError::Store { url: url.clone(), error };
-        let place = Place::lock(&settings.dir())?;
-        if let Some(aside) = place.finish_set_aside()? {
-            server.log.warning(format_args!(
-                "An earlier start was about to put the data of this directory aside. All of them are in {} now",
-                aside.display()
-            ));
-        }
+        let place = lock(server, settings)?;
         let runtime = runtime()?;
         let location = Location::parse(&url).map_err(unusable)?;
         runtime.block_on(location.check_credentials()).map_err(unusable)?;
@@ -247,6 +243,7 @@ impl Looked {
         let url = self.store.url().to_owned();
         let failed = |error| BucketError::Store { url: url.clone(), error };
         let known = self.place.known.map(|known| plan::settled(known, &self.end));
+        self.place.known = known;
         let is_forced = self.is_forced;
         let (has_data, is_here) = (opening.has_log()?, self.place.is_here());
         let takes_over = opening.settings().is_on(TAKEOVER);
@@ -284,7 +281,7 @@ impl Looked {
             released: None,
             follows: false,
             cut,
-            home: self.place.home(),
+            home: Some(self.place.home()),
             ..before
         };
         self.place.write(known)?;
@@ -357,23 +354,22 @@ impl Looked {
         has_data: bool,
     ) -> Result<Owner, tierce_bucket::Error> {
         use tierce_bucket::Error;
-        // A copy is no original because it tried. Only a directory that has no home yet has one by that.
-        let home = before.home.or(self.place.home());
-        let claiming = Some(self.end.number + 1);
-        // Before the CLAIM: a crash behind it is to find that it was this directory's.
-        if let Err(error) = self.place.write(Known { claiming, home, ..before }) {
+        let claiming = Claiming { nonce: new_id(), home: self.place.home() };
+        // Before the CLAIM: a crash behind it is to find that it was this directory's. Its home stays what it was until
+        // then: a copy is no original because it tried.
+        if let Err(error) = self.place.write(Known { claiming: Some(claiming), ..before }) {
             return Err(Error::Invalid(format!("bucket.state: {error}")));
         }
         let claim = claim_of(&server.config.settings(), before.node, right);
         let claimed = self.runtime.block_on(async {
             match has_data {
-                true => Owner::claim_behind(&self.store, &self.end, claim).await,
+                true => Owner::claim_behind(&self.store, &self.end, claim, claiming.nonce).await,
                 false => Owner::claim(&self.store, claim).await,
             }
         });
         if let Err(Error::Owned { .. } | Error::WentOn { .. }) = claimed {
             // After any other error the CLAIM may land yet.
-            let _ = self.place.write(Known { home, ..before });
+            let _ = self.place.write(before);
         }
         claimed
     }
@@ -535,6 +531,18 @@ fn gaps_behind(sent: &[Vec<u8>], tail: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let _ = unfinished.operations(record);
     }
     unfinished.gaps()
+}
+
+/// Locks a data directory, and finishes what an earlier start was about to put aside.
+fn lock(server: &Server, settings: &Settings) -> io::Result<Place> {
+    let place = Place::lock(&settings.dir())?;
+    if let Some(aside) = place.finish_set_aside()? {
+        server.log.warning(format_args!(
+            "An earlier start was about to put the data of this directory aside. All of them are in {} now",
+            aside.display()
+        ));
+    }
+    Ok(place)
 }
 
 /// The id of a mark, which no other one of this directory has.

@@ -1,5 +1,6 @@
 //! What a data directory says of its log in a bucket: the file `bucket.state`, and a lock beside it.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -32,9 +33,9 @@ pub(super) struct Known {
     /// The number of its last CLAIM of which it is known that it is in the log. 0: there is none, or an earlier build
     /// was killed while it claimed.
     pub(super) claim: u64,
-    /// The number of a CLAIM that is to be put, or was, behind all that is known here: it may be in the log, or not.
+    /// A CLAIM that is to be put, or was, behind all that is known here: it may be in the log, or not.
     /// Nothing is written to the log behind it before it is the last one that is known.
-    pub(super) claiming: Option<u64>,
+    pub(super) claiming: Option<Claiming>,
     /// The number of the RELEASE after which nothing was written here.
     pub(super) released: Option<u64>,
     /// The last place in the local log of which it is known where it is in the bucket's.
@@ -44,6 +45,15 @@ pub(super) struct Known {
     pub(super) home: Option<Home>,
     /// Everything here comes from the log, of which it says how far it is.
     pub(super) follows: bool,
+}
+
+/// A CLAIM on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Claiming {
+    /// By which it is known again: that of a copy of the directory has another one.
+    pub(super) nonce: Id,
+    /// Where the directory is that puts it.
+    pub(super) home: Home,
 }
 
 /// What a copy of a directory does not have in common with it.
@@ -60,6 +70,12 @@ impl Home {
     fn of(dir: &Path) -> io::Result<Self> {
         let machine = machine("/etc/machine-id", "/proc/sys/kernel/random/boot_id")?;
         Ok(Self { machine, inode: fs::metadata(dir)?.ino() })
+    }
+}
+
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", hex(&self.machine), self.inode)
     }
 }
 
@@ -116,8 +132,8 @@ impl Place {
     }
 
     /// Where the directory is.
-    pub(super) fn home(&self) -> Option<Home> {
-        Some(self.home)
+    pub(super) fn home(&self) -> Home {
+        self.home
     }
 
     /// Whether it is where it was when it claimed, so that its lock says whether that process lives.
@@ -137,14 +153,12 @@ impl Place {
     /// that, so it is another directory from now on: a CLAIM in the log that it has put says nothing of these data.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock) and [`write`](Self::write).
-    pub(super) fn forget_places(dir: &Path, has_data: bool) -> io::Result<()> {
-        let mut place = Self::lock(dir)?;
-        place.finish_set_aside()?;
-        let Some(known) = place.known else { return Ok(()) };
+    /// As [`write`](Self::write).
+    pub(super) fn forget_places(&mut self, has_data: bool) -> io::Result<()> {
+        let Some(known) = self.known else { return Ok(()) };
         let node = if known.follows || !has_data { new_id() } else { known.node };
         let forgotten = Known { node, cut: None, released: None, follows: false, ..known };
-        if forgotten == known { Ok(()) } else { place.write(forgotten) }
+        if forgotten == known { Ok(()) } else { self.write(forgotten) }
     }
 
     /// Moves the local log into a directory of its own, on which a server without a bucket can start. Returns its path.
@@ -177,7 +191,10 @@ impl Place {
             ["wal", "cold", "dump.rdb"].contains(&&name[..]) || name.starts_with("wal-")
         };
         for name in self.names()?.into_iter().filter(is_data) {
-            fs::rename(self.dir.join(&name), begun.join(&name))?;
+            fs::rename(self.dir.join(&name), begun.join(&name)).map_err(|error| {
+                let (from, to) = (self.dir.join(&name), begun.display());
+                io::Error::new(error.kind(), format!("{} into {to}: {error}", from.display()))
+            })?;
         }
         File::open(begun)?.sync_all()?;
         self.sync()?;
@@ -208,13 +225,12 @@ impl Place {
     pub(super) fn write(&mut self, known: Known) -> io::Result<()> {
         let released = known.released.map_or("-".to_owned(), |number| number.to_string());
         let cut = known.cut.map_or("-".to_owned(), |cut| format!("{} {}", cut.id, cut.object));
-        let home = known
-            .home
-            .map_or("-".to_owned(), |home| format!("{} {}", hex(&home.machine), home.inode));
+        let home = known.home.map_or("-".to_owned(), |home| home.to_string());
         let (node, cluster) = (hex(&known.node), hex(&known.cluster));
         let follows = if known.follows { format!("{FOLLOWS}\n") } else { String::new() };
-        let claiming = known.claiming.map(|number| format!("{CLAIMING}{number}\n"));
-        let claiming = claiming.unwrap_or_default();
+        let claiming = known.claiming.map_or(String::new(), |Claiming { nonce, home }| {
+            format!("{CLAIMING}{} {home}\n", hex(&nonce))
+        });
         let text = format!(
             "{TITLE}\nnode {node}\ncluster {cluster}\nclaim {}\nreleased {released}\ncut {cut}\nhome {home}\n{follows}{claiming}",
             known.claim,
@@ -253,19 +269,24 @@ fn parse(text: &str) -> Option<Known> {
     };
     let home = match lines.next().map_or(Some("-"), |line| line.strip_prefix("home "))? {
         "-" => None,
-        home => {
-            let (machine, inode) = home.split_once(' ')?;
-            Some(Home { machine: parse_id(machine)?, inode: inode.parse().ok()? })
-        }
+        home => Some(parse_home(home)?),
     };
     let (mut follows, mut claiming) = (false, None);
     for line in lines {
         match line.strip_prefix(CLAIMING) {
-            Some(number) => claiming = Some(number.parse().ok()?),
+            Some(claim) => {
+                let (nonce, home) = claim.split_once(' ')?;
+                claiming = Some(Claiming { nonce: parse_id(nonce)?, home: parse_home(home)? });
+            }
             None => follows |= line == FOLLOWS,
         }
     }
     Some(Known { node, cluster, claim, claiming, released, cut, home, follows })
+}
+
+fn parse_home(text: &str) -> Option<Home> {
+    let (machine, inode) = text.split_once(' ')?;
+    Some(Home { machine: parse_id(machine)?, inode: inode.parse().ok()? })
 }
 
 fn parse_id(digits: &str) -> Option<Id> {
@@ -290,9 +311,9 @@ mod tests {
         assert!(Place::lock(dir.path()).unwrap_err().to_string().contains("another process"));
         for released in [None, Some(0), Some(u64::MAX)] {
             let cut = released.map(|object| Cut { id: u64::MAX, object });
-            let home = place.home().filter(|_| released.is_some());
+            let home = released.map(|_| place.home());
             let (node, cluster, follows) = ([0xab; 16], [1; 16], released.is_none());
-            for claiming in [None, Some(4), Some(u64::MAX)] {
+            for claiming in [None, Some(Claiming { nonce: [0xcd; 16], home: place.home() })] {
                 let known =
                     Known { node, cluster, claim: 3, claiming, released, cut, home, follows };
                 place.write(known).unwrap();
@@ -329,8 +350,8 @@ mod tests {
         let left = Known { claim: 3, released: Some(7), ..Known::default() };
         for cut in [None, Some(Cut { id: 1, object: 2 })] {
             place.write(Known { cut, ..left }).unwrap();
+            place.forget_places(true).unwrap();
             drop(place);
-            Place::forget_places(dir.path(), true).unwrap();
             place = Place::lock(dir.path()).unwrap();
             assert_eq!(place.known, Some(Known { released: None, ..left }));
         }
@@ -345,8 +366,8 @@ mod tests {
         {
             let mut place = Place::lock(dir.path()).unwrap();
             place.write(Known { follows, ..left }).unwrap();
+            place.forget_places(has_data).unwrap();
             drop(place);
-            Place::forget_places(dir.path(), has_data).unwrap();
             let known = Place::lock(dir.path()).unwrap().known.unwrap();
             assert_eq!(known.node == left.node, is_same, "{follows} {has_data}");
             assert_eq!(known, Known { node: known.node, ..left });

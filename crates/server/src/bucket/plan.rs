@@ -91,17 +91,22 @@ impl fmt::Display for Refusal {
 
 /// What a directory knows once it was looked whether the CLAIM that it was to put is in the log.
 ///
-/// It is, if the last CLAIM is of this node and has that number: it is right behind what the directory knows of the
-/// log, and the directory has written nothing behind it. A CLAIM of this node with another number is that of a copy.
+/// It is, if the last CLAIM has its nonce: it is right behind what the directory knows of the log, and the directory has
+/// written nothing behind it. Another CLAIM of this node is that of a copy.
 pub(super) fn settled(known: Known, end: &End) -> Known {
     let last = end.claim.as_ref().filter(|last| last.node == known.node);
-    let is_of_log = [NOTHING, end.cluster].contains(&known.cluster);
-    match last.filter(|last| is_of_log && Some(last.number) == known.claiming) {
-        Some(last) => {
-            let (cluster, claim) = (end.cluster, last.number);
-            Known { cluster, claim, claiming: None, released: None, ..known }
-        }
-        None => known,
+    match known.claiming.zip(last) {
+        Some((claiming, last)) if claiming.nonce == last.nonce => Known {
+            cluster: end.cluster,
+            claim: last.number,
+            claiming: None,
+            released: None,
+            // The log is a new one if the objects of the old one were gone.
+            cut: known.cut.filter(|_| known.cluster == end.cluster),
+            home: Some(claiming.home),
+            ..known
+        },
+        _ => known,
     }
 }
 
@@ -198,17 +203,23 @@ pub(super) fn decide(found: Found<'_>) -> Result<Plan, Refusal> {
 mod tests {
     use tierce_bucket::ClaimInfo;
 
+    use tierce_harness::TempDir;
+
     use super::*;
+    use crate::bucket::place::{Claiming, Cut, Place};
 
     const HERE: Id = [1; 16];
     const OTHER: Id = [2; 16];
     const LOG: Id = [9; 16];
+    const FIRST: Id = [4; 16];
+    const SECOND: Id = [5; 16];
 
     fn end(number: u64, node: Id, released: bool) -> End {
         let claim = ClaimInfo {
             number: 1,
             epoch: 1,
             node,
+            nonce: FIRST,
             address: String::new(),
             takeover: false,
             lease_ms: 0,
@@ -276,30 +287,33 @@ mod tests {
     /// A directory that was at the end of its log, where number 7 is its RELEASE, was killed while it put CLAIM 8.
     #[test]
     fn a_claim_that_was_cut_short_is_told_from_that_of_a_copy() {
+        let dir = TempDir::new();
+        let home = Place::lock(dir.path()).unwrap().home();
         let began = Known {
             node: HERE,
             cluster: LOG,
             claim: 1,
-            claiming: Some(8),
+            claiming: Some(Claiming { nonce: SECOND, home }),
             released: Some(7),
             ..Known::default()
         };
-        let landed = Known { claim: 8, claiming: None, released: None, ..began };
-        let claimed_at = |number, node, at| {
+        let landed = Known { claim: 8, claiming: None, released: None, home: Some(home), ..began };
+        let claimed_at = |number, node, at, nonce| {
             let end = end(number, node, false);
-            let claim = end.claim.clone().map(|claim| ClaimInfo { number: at, ..claim });
+            let claim = end.claim.clone().map(|claim| ClaimInfo { number: at, nonce, ..claim });
             End { claim, ..end }
         };
         let (goes_on, diverged) = (|needs_base| Ok(needs_base), Err(Refusal::Diverged));
         for (what, end, known, expected, follows) in [
             ("it is not there", end(7, HERE, true), began, goes_on(false), None),
-            ("it is", claimed_at(8, HERE, 8), landed, goes_on(true), None),
-            ("it was renewed", claimed_at(9, HERE, 8), landed, goes_on(true), None),
-            ("a copy has claimed later", claimed_at(9, HERE, 9), began, diverged, None),
+            ("it is", claimed_at(8, HERE, 8, SECOND), landed, goes_on(true), None),
+            ("it was renewed", claimed_at(9, HERE, 8, SECOND), landed, goes_on(true), None),
+            ("a copy was faster", claimed_at(8, HERE, 8, [6; 16]), began, diverged, None),
+            ("a copy has claimed later", claimed_at(9, HERE, 9, [6; 16]), began, diverged, None),
             ("or has written", end(8, HERE, false), began, diverged, None),
             (
                 "another server was faster",
-                claimed_at(9, OTHER, 8),
+                claimed_at(9, OTHER, 8, [6; 16]),
                 began,
                 diverged,
                 Some(Start::Behind(7)),
@@ -319,10 +333,10 @@ mod tests {
             let decided = decide(Found { takes_over: false, ..found });
             assert_eq!(decided.map(|plan| plan.needs_base), expected, "{what}");
         }
-        let first = Known { node: HERE, claiming: Some(1), ..Known::default() };
-        assert_eq!(settled(first, &claimed_at(1, HERE, 1)).cluster, LOG);
-        let of_other_log = Known { cluster: OTHER, ..began };
-        assert_eq!(settled(of_other_log, &claimed_at(8, HERE, 8)), of_other_log);
+        let cut = Some(Cut { id: 3, object: 5 });
+        let of_other_log = Known { cluster: OTHER, cut, ..began };
+        let settled = settled(of_other_log, &claimed_at(1, HERE, 1, SECOND));
+        assert_eq!((settled.cluster, settled.claim, settled.cut), (LOG, 1, None));
     }
 
     #[test]

@@ -14,15 +14,11 @@ use bytes::{Buf, Bytes};
 use tierce_bucket::{Group, Item, Moment, Restore, RestoreProgress};
 use tierce_keyspace::log::{Replay, Unfinished};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
 
 use super::BucketError;
 use super::spool::Content;
 use crate::engine::Opening;
 use crate::persistence::Source;
-
-/// The pins of a restore that has failed are removed within this time, or end by themselves after a day.
-const UNPIN_MAX: Duration = Duration::from_secs(5);
 
 /// A line about the progress appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
@@ -59,18 +55,11 @@ pub(super) fn fill(
     let failed = |error| BucketError::Store { url: url.to_owned(), error };
     let mut restore = runtime.block_on(Restore::at(group, moment)).map_err(failed)?;
     let filled = fill_from(runtime, &mut restore, url, opening, report);
-    if let Err(error) = unpin(runtime, restore) {
+    if let Err(error) = runtime.block_on(restore.finish()) {
         let log = &opening.engine().log;
         log.warning(format_args!("The pin of the restore stays for a day: {error}"));
     }
     filled
-}
-
-/// Removes the pins of a restore, whether or not it is complete.
-pub(super) fn unpin(runtime: &Runtime, restore: Restore) -> tierce_bucket::Result<()> {
-    let finished = runtime.block_on(async { timeout(UNPIN_MAX, restore.finish()).await });
-    finished
-        .unwrap_or_else(|_| Err(tierce_bucket::Error::Invalid("the store does not answer".into())))
 }
 
 fn fill_from(

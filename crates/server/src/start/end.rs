@@ -106,6 +106,10 @@ fn serve_until_shutdown(server: &Server) -> bool {
 /// How long writes may be held back while the last snapshot is written: longer than that takes.
 const LAST_SAVE_MS_MAX: i64 = 24 * 3600 * 1000;
 
+/// The time of the last snapshot. What has expired and is not removed is not removed in the stream for replicas, either: the
+/// next start does that, where the stream goes on.
+const BEFORE_ALL: i64 = i64::MIN;
+
 /// Takes a snapshot while writes are held back; `false` if that failed.
 fn save_before_end(server: &Server) -> bool {
     let now_ms = crate::clock::unix_ms();
@@ -113,7 +117,8 @@ fn save_before_end(server: &Server) -> bool {
     server.primary.give_up_copy();
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
-    let begun = server.begin_save(&mut server.keyspace.locks(), now_ms, Cause::Shutdown, None);
+    let mut locks = server.keyspace.locks();
+    let begun = server.begin_save(&mut locks, BEFORE_ALL, Cause::Shutdown, None);
     begun.is_ok_and(|save_id| server.persistence.wait(save_id).is_ok())
 }
 

@@ -226,12 +226,7 @@ impl<'s> Session<'s> {
         loop {
             wire.send(&link.take_output())?;
             self.has_asked |= link.step() == "PSYNC";
-            let len = match wire.receive(&mut buffer) {
-                Ok(0) => return Err(FollowError::Closed),
-                Ok(len) => len,
-                Err(error) if is_timeout(&error) => 0,
-                Err(error) => return Err(error.into()),
-            };
+            let len = if self.is_held_back() { 0 } else { receive(&mut wire, &mut buffer)? };
             self.look_at_time(len)?;
             self.acknowledge_in_time(&mut link, &mut work);
             if len > 0 {
@@ -245,6 +240,17 @@ impl<'s> Session<'s> {
             };
             wire.wait_at_most(look_every)?;
         }
+    }
+
+    /// Waits a moment if writers have to wait for what keeps their writes outside of this machine. Clients' writes do,
+    /// too, and what the primary sends would be kept in memory without end. It is heard of again when that is over.
+    fn is_held_back(&mut self) -> bool {
+        let is_held = self.server.durability.is_held_for_outside();
+        if is_held {
+            thread::sleep(LOOK_EVERY);
+            self.heard = Instant::now();
+        }
+        is_held
     }
 
     fn connect(&self) -> Result<Wire, FollowError> {
@@ -465,6 +471,16 @@ struct Work<'s> {
     applier: Applier<'s>,
     copy: Option<Copy>,
     logged: Logged,
+}
+
+/// What has come, or nothing within the time that the link waits.
+fn receive(wire: &mut Wire, buffer: &mut [u8]) -> Result<usize, FollowError> {
+    match wire.receive(buffer) {
+        Ok(0) => Err(FollowError::Closed),
+        Ok(len) => Ok(len),
+        Err(error) if is_timeout(&error) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn is_timeout(error: &io::Error) -> bool {
