@@ -17,7 +17,7 @@ fn values_on_disk_are_in_the_bucket() {
         c.request(&["SET", &format!("key:{number}"), &value]);
     }
     (0..1000).for_each(|_| c.expect("+OK"));
-    check_spilled(&mut c);
+    check_spilled(&mut c, 50);
     wait_for_snapshot(&mut c);
     c.check("APPEND key:7 end", ":10005");
     stop(server);
@@ -85,13 +85,13 @@ fn fill_memory(c: &mut Connection, name: &str) {
         c.request(&["DEL", &format!("{name}:{number}")]);
     }
     (0..1500).for_each(|_| c.expect(":1"));
-    check_spilled(c);
+    check_spilled(c, 200);
 }
 
-/// Many values are on disk.
-fn check_spilled(c: &mut Connection) {
+/// At least so many values are on disk.
+fn check_spilled(c: &mut Connection, count_min: u32) {
     let text = c.ask("INFO").text().to_owned();
     let spilled = text.lines().find_map(|line| line.strip_prefix("spilled_keys:"));
     let spilled: u32 = spilled.expect("spilled_keys").parse().expect("a number");
-    assert!(spilled > 200, "{spilled} values are on disk");
+    assert!(spilled >= count_min, "{spilled} values are on disk");
 }

@@ -73,27 +73,6 @@ fn one_continued() -> (String, String) {
     ("0".to_owned(), "1".to_owned())
 }
 
-/// A key that has expired and is not removed when its primary ends is removed on the replica after the next start.
-#[test]
-fn what_has_expired_before_the_end_is_removed_behind_it() {
-    let place = Place::new(WITH_SNAPSHOT);
-    let primary = place.launch().with("enable-debug-command", "local").start();
-    let mut c = primary.connect();
-    let replica = replica_of(&primary).start();
-    let mut r = replica.connect();
-    wait_for_link(&mut r);
-    c.check("SET lasting 1", "+OK");
-    c.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
-    c.check("SET brief 1 PX 1", "+OK");
-    wait_for_all(&mut c);
-    wait_until("it has expired", || r.ask("EXISTS brief").int() == 0);
-    c.check("DBSIZE", ":2");
-    end(primary, Signal::TERM);
-    let primary = place.start();
-    wait_until("it is removed", || r.ask("DBSIZE").int() == 1);
-    assert_eq!(syncs(&mut primary.connect()), one_continued());
-}
-
 #[test]
 fn a_replica_continues_after_an_orderly_restart_of_its_primary() {
     for directives in [WITH_LOG, WITH_SNAPSHOT] {
