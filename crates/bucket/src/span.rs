@@ -2,7 +2,7 @@
 //!
 //! **Invariant**: what a pin holds stays readable for as long as the pin is there, also below the floor. A pin counts
 //! if, after it was put, the floor was not above it, or if another pin that counted before was still there: then
-//! whoever lists the pins without this one lists that one.
+//! pruning that has listed the pins too early to see this one has seen that one.
 
 use crate::body::{BranchInfo, SnapshotInfo};
 use crate::chain::Chain;

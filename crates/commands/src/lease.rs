@@ -7,8 +7,8 @@
 //! that began earlier proves nothing, since it may have landed before another process claimed the log, and the request
 //! may have run afterwards. A process that is deposed has no replies any more.
 //!
-//! Whoever writes the log tells the gate when an append begins and when it is confirmed. Without a lease the gate is
-//! open.
+//! The thread that writes the log tells the gate when an append begins and when it is confirmed. Without a lease the gate
+//! is open.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
 //! Clients that a replica sends to its primary (`CLIENT CAPA redirect`).
 //!
 //! Such a client gets `-REDIRECT host:port` for what changes data, and for what reads them unless it has said READONLY:
-//! it has come for the primary, and would not know that what it reads is old. In a failover nobody is sent away before
-//! the other server has taken over: it would send them back.
+//! it wants the primary, and cannot tell that what it reads here is old. During a failover no client is redirected before
+//! the other server has taken over: that one would send it back.
 
 use crate::caller::Caller;
 use crate::clients::ClientFlags;

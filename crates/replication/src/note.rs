@@ -1,7 +1,7 @@
 //! How the stream says what is noted of an item of memcached: its flags and marks.
 //!
-//! No command of Redis does, and all servers that read the stream execute the same commands. So it is said by a call
-//! that does nothing anywhere else: `SETRANGE key number ""`, for nothing is written at any offset. The key is named as
+//! Redis has no command for that, and every server that reads the stream executes the same commands. So the stream says
+//! it by a call that does nothing on other servers: `SETRANGE key number ""`, for nothing is written at any offset. The key is named as
 //! keys are, so that whatever locks, queues or filters commands by their keys does that here, too. As an offset the
 //! number is beyond any string:
 //!

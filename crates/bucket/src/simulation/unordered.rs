@@ -1,14 +1,19 @@
 //! A store whose lists come in no order of names, as those of S3 Express do.
 
 use super::lab::{Lab, Objects, append, claim, entries, prune, run, snapshot};
-use crate::{Group, Moment, Owner, Right, verify};
+use crate::{Group, Moment, Owner, Right, Store, verify};
+
+/// One whose name says that it is in S3 Express.
+fn store() -> Store {
+    let lab = Lab::new(Objects::new(), 1);
+    lab.list_backwards();
+    lab.store(0, "s3://name--use1-az4--x-s3/log", None)
+}
 
 #[test]
 fn lists_of_s3_express_are_not_taken_for_ordered() {
     run(async {
-        let lab = Lab::new(Objects::new(), 1);
-        lab.list_backwards();
-        let store = lab.store(0, "s3://name--use1-az4--x-s3/log", None);
+        let store = store();
         for name in ["log/3", "log/1", "log/2", "log/1/of-another"] {
             store.ensure(name, Default::default()).await.expect("an object");
         }
@@ -23,9 +28,7 @@ fn lists_of_s3_express_are_not_taken_for_ordered() {
 #[test]
 fn a_log_in_s3_express_is_pruned_and_restored() {
     run(async {
-        let lab = Lab::new(Objects::new(), 1);
-        lab.list_backwards();
-        let store = lab.store(0, "s3://name--use1-az4--x-s3/log", None);
+        let store = store();
         let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await.expect("an owner");
         for entry in ["a", "b", "c"] {
             append(&mut owner, &[entry]).await.expect("an object");

@@ -277,8 +277,8 @@ pub(crate) fn unblock_all(kernel: &Kernel) {
 /// The same for one client.
 fn unblock_by_role(kernel: &Kernel, client: &Client) {
     let redirects = client.has(ClientFlags::REDIRECTS);
-    // Who takes a client out of its list answers it. So its connection is closed by this answer, or stays open: there
-    // is no other answer that could be on its way already when it is said to be closing.
+    // Only who takes a client out of its list answers it. So this answer closes the connection or leaves it open, and
+    // no other answer is on its way when the client is told that it is being closed.
     let close = || client.set(ClientFlags::CLOSING, true);
     if let Some((to, proto, _)) = kernel.unblock_confirming(client.conn) {
         close();

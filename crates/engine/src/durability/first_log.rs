@@ -43,7 +43,7 @@ pub(super) fn begin_with(
     Ok(())
 }
 
-/// Logs every key, on all cores where they are many. Nobody else is there yet.
+/// Logs all keys, with a thread for each core if there are many. No client is served yet.
 fn log_all(keyspace: &Keyspace) {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = (keyspace.total_len() / KEYS_PER_THREAD_MIN).clamp(1, cores as u64) as usize;

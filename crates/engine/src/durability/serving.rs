@@ -128,7 +128,7 @@ impl Durability {
         self.outside.is_held.store(is_held, Ordering::Relaxed);
     }
 
-    /// Whether they do.
+    /// Whether [`hold_for_outside`](Self::hold_for_outside) is in force.
     #[inline]
     pub fn is_held_for_outside(&self) -> bool {
         self.outside.is_held.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! The changes behind a place in the log, found while the log is loaded: what somebody else who had them up to there
-//! lacks.
+//! The changes behind a place in the log, found while the log is loaded: what a bucket
+//! lacks that has all changes before that place.
 
 use tierce_keyspace::log::{Malformed, Sieve, Sifted, no_place};
 

@@ -191,7 +191,7 @@ impl Entry {
         })
     }
 
-    /// The value, if it is a string that stands beside the key and is all that the entry has: as most do.
+    /// The value of an entry that has only that: a string whose bytes are beside the key, without deadline or attributes.
     #[inline]
     pub(crate) fn plain_string(&self) -> Option<&[u8]> {
         match self.tag().is_plain_string().then(|| self.string()) {

@@ -354,17 +354,20 @@ impl Looked {
         has_data: bool,
     ) -> Result<Owner, tierce_bucket::Error> {
         use tierce_bucket::Error;
-        let claiming = Claiming { nonce: new_id(), home: self.place.home() };
-        // Before the CLAIM: a crash behind it is to find that it was this directory's. Its home stays what it was until
-        // then: a copy is no original because it tried.
-        if let Err(error) = self.place.write(Known { claiming: Some(claiming), ..before }) {
+        // Only data have to be told from those of a copy.
+        let claiming = has_data.then(|| Claiming { nonce: new_id(), home: self.place.home() });
+        // Before the CLAIM: after a crash, the next start finds that it was this directory's. The home does not change
+        // yet: a copy that only tries to claim stays a copy.
+        if let Err(error) = self.place.write(Known { claiming, ..before }) {
             return Err(Error::Invalid(format!("bucket.state: {error}")));
         }
         let claim = claim_of(&server.config.settings(), before.node, right);
         let claimed = self.runtime.block_on(async {
-            match has_data {
-                true => Owner::claim_behind(&self.store, &self.end, claim, claiming.nonce).await,
-                false => Owner::claim(&self.store, claim).await,
+            match claiming {
+                Some(Claiming { nonce, .. }) => {
+                    Owner::claim_behind(&self.store, &self.end, claim, nonce).await
+                }
+                None => Owner::claim(&self.store, claim).await,
             }
         });
         if let Err(Error::Owned { .. } | Error::WentOn { .. }) = claimed {
