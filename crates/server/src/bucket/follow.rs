@@ -14,21 +14,20 @@
 //! **Invariant**: nothing is taken over because the store does not answer. Whether a lease is over is asked when the
 //! store has just said that there is nothing new.
 
-use std::fmt::Display;
-use std::io::Write;
+mod replace;
+mod tell;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tierce_bucket::{
-    ClaimInfo, End, Env, Error, Followed, Follower, Group, Hash, Id, Item, Moment, Owner, Progress,
-    Restore, Right, Store, System,
+    End, Env, Error, Followed, Follower, Group, Hash, Id, Moment, Owner, Progress, Right, Store,
+    System,
 };
-use tierce_commands::bucket::State;
-use tierce_commands::replication::role::{Address, LinkState};
 use tierce_keyspace::log::{LiveReplay, Unfinished};
-use tierce_keyspace::{CodeKind, DbIndex, Freeing, STREAM_NAME_LEN, StreamPlace};
+use tierce_keyspace::{DbIndex, STREAM_NAME_LEN, StreamPlace};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -36,13 +35,12 @@ use super::lease::{self, KeptOwner};
 use super::place::{Known, Place};
 use super::plan::Start;
 use super::spool::Content;
-use super::uploader::note_failure;
 use super::{BucketError, Claimed, Ending, Looked, address, claim_of, new_id, new_mark, restore};
 use crate::clock::unix_ms;
 use crate::engine::Opening;
 use crate::message::Notice;
-use crate::persistence::{NewFile, Syncing};
 use crate::server::Server;
+use tell::{is_down, note_end, owner_of};
 
 /// How often the thread looks around, if nothing comes.
 const TICK: Duration = Duration::from_millis(100);
@@ -215,6 +213,13 @@ impl Follow {
                 is_down(server, joining, trouble, &error);
             }
         })
+    }
+
+    fn rest(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !self.ending.is_asked() {
+            thread::sleep(TICK);
+        }
     }
 
     /// Follows until this server owns the log; `None` if the server ends first.
@@ -417,72 +422,6 @@ impl Follow {
     }
 }
 
-/// Replacing the data.
-impl Follow {
-    /// Replaces all data by those of the log, while clients read the old ones.
-    fn replace_all(&mut self) -> Result<Follower, Interrupt> {
-        let server = Arc::clone(&self.server);
-        let url = self.joining.store.url().to_owned();
-        server.log.notice(format_args!("Loading all data anew from {url}"));
-        let of_role = self.joining.number;
-        let _ = server.role.update(of_role, |following| following.link = LinkState::Sync);
-        let group = self.await_store(Group::open(&self.joining.store))??;
-        let mut restore = self.await_store(Restore::at(&group, Moment::Newest))??;
-        if let Err(interrupt) = self.load_all(&mut restore, group.end().cluster) {
-            // The end of a server does not wait for a store.
-            if !matches!(interrupt, Interrupt::Ended) {
-                let _ = self.joining.runtime.block_on(restore.finish());
-            }
-            return Err(interrupt);
-        }
-        let follower = self.await_store(Follower::after(restore))??;
-        let end = follower.end();
-        note_place(&server, &self.live, place_at(end.cluster, end.number, end.hash));
-        let keys = server.keyspace.total_len();
-        server
-            .log
-            .notice(format_args!("All data are loaded, to object {}: {keys} keys", end.number));
-        self.joining.from = From::LocalLog;
-        Ok(follower)
-    }
-
-    /// Replaces all data by those of a restore.
-    fn load_all(&mut self, restore: &mut Restore, cluster: Id) -> Result<(), Interrupt> {
-        let server = Arc::clone(&self.server);
-        let (mut file, mut is_loaded) = (None::<NewFile>, false);
-        self.live = LiveReplay::default();
-        while let Some(item) = self.await_store(restore.next())?? {
-            match item {
-                Item::Snapshot { description, .. } => {
-                    if Content::of(&description).is_none() {
-                        return Err(Interrupt::Unfit("a snapshot of an unknown kind".to_owned()));
-                    }
-                    let target = server.config.settings().dir().join("bucket.rdb");
-                    file = Some(NewFile::create(&target, Syncing::AtTheEnd).map_err(unfit)?);
-                }
-                Item::Part(bytes) => {
-                    let file = file.as_mut().ok_or_else(|| unfit("a part without a snapshot"))?;
-                    file.write_all(&bytes).map_err(unfit)?;
-                }
-                Item::Batches { number, batches, .. } => {
-                    if !std::mem::replace(&mut is_loaded, true) {
-                        load(&server, file.take())?;
-                    }
-                    // Which object it is will be known at the end.
-                    let mut locks = server.keyspace.long_locks();
-                    let place = place_at(cluster, 0, Default::default());
-                    let applied = self.live.apply(&mut locks, &batches, place, unix_ms());
-                    applied.map_err(|error| unfit(format_args!("object {number}: {error}")))?;
-                }
-            }
-        }
-        if !is_loaded {
-            load(&server, file.take())?;
-        }
-        Ok(())
-    }
-}
-
 /// A snapshot of the log says nothing new. A base has what was in no object, and so has to be loaded before this server
 /// may claim the log, or note a place behind it.
 fn note_snapshot(position: u64, description: &[u8]) -> Result<(), Interrupt> {
@@ -512,121 +451,6 @@ async fn hash_of(store: &Store, number: u64) -> Result<Hash, Interrupt> {
     })
 }
 
-/// Makes the snapshot in a file all that there is, or nothing without one.
-fn load(server: &Server, file: Option<NewFile>) -> Result<(), Interrupt> {
-    let mut locks = server.keyspace.long_locks();
-    // An object that there never is: what follows says how far it is.
-    let nowhere = place_at(Default::default(), 0, Default::default());
-    let Some(mut file) = file else {
-        // First: a start that goes on at the old place is to have the old data.
-        locks.move_to(None);
-        locks.release();
-        let mut all = locks.lock_all();
-        let keyspace = all.locks().keyspace();
-        all.locks().flush(keyspace.db_indices(), Freeing::Later);
-        for kind in CodeKind::ALL {
-            for (name, _) in keyspace.code().all().of(kind) {
-                all.locks().edit_code().remove(kind, name);
-            }
-        }
-        return Ok(());
-    };
-    file.flush().map_err(unfit)?;
-    server.engine.replace_all(file.path(), &mut locks, nowhere, || true).map_err(unfit)?;
-    Ok(())
-}
-
-fn unfit(why: impl Display) -> Interrupt {
-    Interrupt::Unfit(why.to_string())
-}
-
-/// What others see.
-impl Follow {
-    /// The log has an owner. One before the owner that is known already is passed over: a start knows the last one, and
-    /// may have to apply what others have written before.
-    fn has_owner(&mut self, claim: &ClaimInfo) {
-        if claim.epoch <= self.epoch {
-            return;
-        }
-        self.epoch = claim.epoch;
-        let (server, owner) = (&self.server, parse_address(&claim.address));
-        server.log.notice(format_args!("The bucket is owned by {owner} (epoch {})", claim.epoch));
-        let _ = server.role.update(self.joining.number, |following| following.primary = owner);
-    }
-
-    /// Notes how far it is.
-    fn tell(&mut self, follower: &Follower) {
-        let (server, end) = (&self.server, follower.end());
-        let trouble = follower.trouble().map(|trouble| trouble.error.clone());
-        let now_ms = unix_ms();
-        note_end(server, end);
-        match trouble {
-            Some(error) => self.is_down(&error),
-            None => self.is_up(now_ms),
-        }
-        let number = end.number;
-        let _ = self.server.role.update(self.joining.number, |following| {
-            following.read_offset = number;
-        });
-    }
-
-    fn is_up(&mut self, now_ms: i64) {
-        let server = &self.server;
-        if self.trouble.take().is_some() {
-            server.log.notice("The log in the bucket is followed again");
-        }
-        server.bucket.note_waiting(None, 0);
-        let _ = server.role.update(self.joining.number, |following| {
-            (following.link, following.last_io_ms) = (LinkState::Connected, now_ms);
-        });
-    }
-
-    fn is_down(&mut self, error: &str) {
-        is_down(&self.server, &self.joining, &mut self.trouble, error);
-    }
-
-    fn rest(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        while Instant::now() < until && !self.ending.is_asked() {
-            thread::sleep(TICK);
-        }
-    }
-}
-
-/// The log is not followed, for this reason. Clients read what there is. `trouble` is what was logged last.
-fn is_down(server: &Server, joining: &Joining, trouble: &mut Option<String>, error: &str) {
-    let now_ms = unix_ms();
-    let _ = server.role.update(joining.number, |following| {
-        if following.link == LinkState::Connected {
-            following.down_since_ms = now_ms;
-        }
-        following.link = LinkState::Connect;
-        server.bucket.note_waiting(Some(following.down_since_ms.max(0).unsigned_abs()), 0);
-    });
-    note_failure(server, error);
-    // The same again and again is said once.
-    if trouble.as_deref() != Some(error) {
-        let url = joining.store.url();
-        server.log.warning(format_args!("The log in {url} is not followed: {error}"));
-        *trouble = Some(error.to_owned());
-    }
-}
-
-fn note_end(server: &Server, end: &End) {
-    server.bucket.update(|figures| {
-        figures.state = State::Follower;
-        (figures.epoch, figures.number) = (end.epoch, end.number);
-        if let Some(claim) = &end.claim {
-            claim.address.clone_into(&mut figures.owner);
-            (figures.takeover, figures.lease_ms) = (claim.takeover, claim.lease_ms);
-        }
-        if let Some(snapshot) = &end.snapshot {
-            (figures.snapshot, figures.snapshot_ms) = (snapshot.position, snapshot.wall);
-            figures.snapshot_bytes = snapshot.stored;
-        }
-    });
-}
-
 /// What a deposed owner has is put aside.
 fn put_aside(server: &Server, place: &Place, now_ms: i64) -> Result<(), BucketError> {
     let aside = place.set_aside(now_ms)?;
@@ -637,17 +461,6 @@ fn put_aside(server: &Server, place: &Place, now_ms: i64) -> Result<(), BucketEr
          without --bucket on that directory; else remove it"
     ));
     Ok(())
-}
-
-/// The owner of a log, as it says of itself.
-fn owner_of(end: &End) -> Address {
-    end.claim.as_ref().map_or_else(|| parse_address(""), |claim| parse_address(&claim.address))
-}
-
-fn parse_address(address: &str) -> Address {
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Address { host: host.as_bytes().to_vec(), port: port.parse().unwrap_or(0) }
 }
 
 /// The part of a log's id that is in the name of a place.
