@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::sync::Arc;
 
 use tierce_bucket::{Follower, Group, Id, Item, Moment, Restore};
 use tierce_commands::replication::role::LinkState;
