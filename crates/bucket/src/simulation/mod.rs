@@ -27,6 +27,7 @@ mod store;
 mod unordered;
 mod world;
 
+use std::iter;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -181,37 +182,42 @@ fn one_history_whatever_happens() {
     }
 }
 
-/// The first life without a rule that shows it.
-fn shown_by(rule: Rule) -> Option<(u64, String)> {
-    (0..SEEDS_FOR_A_RULE).find_map(|seed| {
-        let (violations, _) = life(seed, Some(rule));
-        violations.first().map(|violation| (seed, violation.clone()))
-    })
+/// Leaves out one rule after the other, until a life shows it. The one that showed it last comes first: finding it takes
+/// many lives for some rules, and it is another one only when the simulation or what it runs has changed.
+fn each_is_missed<T>(
+    rules: &[(Rule, u64)],
+    life: impl Fn(u64, Option<Rule>) -> (Vec<String>, T),
+) {
+    let mut unseen = Vec::new();
+    for &(rule, last) in rules {
+        let shown = iter::once(last)
+            .chain(0..SEEDS_FOR_A_RULE)
+            .find_map(|seed| Some((seed, life(seed, Some(rule)).0.first()?.clone())));
+        println!("{rule:?}: {shown:?}");
+        if shown.is_none() {
+            unseen.push(rule);
+        }
+    }
+    assert!(
+        unseen.is_empty(),
+        "{SEEDS_FOR_A_RULE} lives do not show that these are left out: {unseen:?}"
+    );
 }
 
 #[test]
 fn every_rule_is_missed() {
     // Those of the floor, and the order of floor and pins, are in `order`.
     let rules = [
-        Rule::PinsHold,
-        Rule::ClaimAtStart,
-        Rule::ClaimsStay,
-        Rule::ReadAfterConflict,
-        Rule::SameBytes,
-        Rule::SettleFirst,
-        Rule::Nonce,
-        Rule::SnapshotRecord,
-        Rule::FirstAttempt,
-        Rule::WallNeverBack,
+        (Rule::PinsHold, 1),
+        (Rule::ClaimAtStart, 1),
+        (Rule::ClaimsStay, 34),
+        (Rule::ReadAfterConflict, 0),
+        (Rule::SameBytes, 8),
+        (Rule::SettleFirst, 0),
+        (Rule::Nonce, 4),
+        (Rule::SnapshotRecord, 11),
+        (Rule::FirstAttempt, 0),
+        (Rule::WallNeverBack, 0),
     ];
-    let mut unseen = rules.to_vec();
-    unseen.retain(|rule| {
-        let shown = shown_by(*rule);
-        println!("{rule:?}: {shown:?}");
-        shown.is_none()
-    });
-    assert!(
-        unseen.is_empty(),
-        "{SEEDS_FOR_A_RULE} lives do not show that these are left out: {unseen:?}"
-    );
+    each_is_missed(&rules, life);
 }

@@ -348,6 +348,18 @@ impl Inode {
     }
 }
 
+/// Sets the length of a file; what is new is zero. Zeros come from the allocator: without optimization, filling a
+/// reserve of megabytes byte by byte would be most of what tests of crashes do.
+fn set_len(data: &mut Vec<u8>, len: usize) {
+    if len <= data.len() {
+        data.truncate(len);
+        return;
+    }
+    let mut longer = vec![0; len];
+    longer[..data.len()].copy_from_slice(data);
+    *data = longer;
+}
+
 impl FileOp {
     fn apply_to(&self, data: &mut Vec<u8>) {
         match self {
@@ -355,11 +367,11 @@ impl FileOp {
                 let start = *offset as usize;
                 let end = start + bytes.len();
                 if data.len() < end {
-                    data.resize(end, 0);
+                    set_len(data, end);
                 }
                 data[start..end].copy_from_slice(bytes);
             }
-            FileOp::Truncate(len) => data.resize(*len as usize, 0),
+            FileOp::Truncate(len) => set_len(data, *len as usize),
         }
     }
 
