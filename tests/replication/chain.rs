@@ -3,11 +3,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use tierce_harness::{Connection, Launch, Random, Server, TempDir, encode, wait_until};
 
-use super::fake_primary::{ID, OTHER_ID, Primary};
+use super::fake_primary::{ID, OTHER_ID, Primary, file_that_says, stream};
 use super::fake_replica::{Replica, line};
 use super::{WRITES, assert_same, info};
 use crate::launch;
@@ -72,6 +73,8 @@ fn all_of_a_chain_have_the_same_stream_and_contents() {
         let second = quiet_replica(&first).with("appendonly", appendonly).start();
         let third = quiet_replica(&second).with("appendonly", appendonly).start();
         let chain = [&first, &second, &third];
+        // A cut before that brings another copy.
+        wait_for_same_stream(&chain);
         for round in 0..6 {
             write_some(&mut c, &mut random, 100);
             if round == 2 {
@@ -265,6 +268,45 @@ fn a_copy_in_the_middle_goes_all_the_way_down() {
     assert_all_same(&[&other, &middle, &last]);
     last.connect().check("EXISTS a", ":0");
     assert_eq!(full_copies_for(&middle), 2);
+}
+
+/// The primary decides what is over: that a key stays after all may be behind the copy.
+#[test]
+fn a_copy_of_a_replica_has_what_is_over_and_still_there() {
+    let primary = Primary::new();
+    let middle = quiet().with("replicaof", &format!("127.0.0.1 {}", primary.port())).start();
+    let mut c = middle.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    let over_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_millis() + 50;
+    let mut sent = stream(&[
+        &format!("SET k v PXAT {over_ms}"),
+        "RPUSH l a b",
+        &format!("PEXPIREAT l {over_ms}"),
+    ]);
+    follower.send(&sent);
+    wait_until("both are over", || c.ask("EXISTS k l").int() == 0 && c.ask("DBSIZE").int() == 2);
+    let last = quiet_replica(&middle).start();
+    wait_until("it has a copy", || info(&mut last.connect(), "master_link_status") == "up");
+    let rest = stream(&["PERSIST k", "RPUSH l c", "PERSIST l"]);
+    follower.send(&rest);
+    sent.extend(rest);
+    follower.wait_for(sent.len() as u64);
+    wait_until("the last one has it", || last.connect().ask("LLEN l").int() == 3);
+    assert_all_same(&[&middle, &last]);
+    c.check("GET k", "\"v\"");
+}
+
+/// A damaged file may say anything of its place in a stream.
+#[test]
+fn a_place_that_no_stream_has_is_none() {
+    let dir = TempDir::new();
+    let says = [("repl-id", ID), ("repl-offset", "18446744073709551615")];
+    let snapshot = file_that_says(&says, &[("k", "v")]);
+    std::fs::write(dir.path().join("dump.rdb"), snapshot).expect("written");
+    let first = quiet().with("dir", &dir.path().display().to_string()).start();
+    let second = quiet_replica(&first).start();
+    first.connect().check("SET a 1", "+OK");
+    wait_until("it is there", || second.connect().ask("EXISTS a k").int() == 2);
 }
 
 #[test]

@@ -21,8 +21,22 @@ mod scripts;
 mod stream;
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
-use tierce_harness::Connection;
+use tierce_harness::{Connection, Launch, TempDir};
+
+use crate::program;
+
+/// A server whose disk is full: as here, no file grows beyond so many KiB.
+pub(crate) fn on_a_full_disk(dir: &TempDir, kib: u32) -> Launch {
+    let limited = dir.path().join("limited");
+    let (blocks, program) = (kib * 2, program().display().to_string());
+    let script = format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f {blocks}\nexec '{program}' \"$@\"\n");
+    std::fs::write(&limited, script).expect("a file");
+    std::fs::set_permissions(&limited, Permissions::from_mode(0o755)).expect("a mode");
+    Launch::new(limited)
+}
 
 /// The value of a line of `INFO replication`.
 pub(crate) fn info(c: &mut Connection, name: &str) -> String {

@@ -6,6 +6,7 @@ use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
 use super::fake_primary::{Follower, ID, Primary, stream};
 use super::fake_replica::Replica;
+use super::on_a_full_disk;
 use super::replica::{info, wait_for_link, wait_for_log};
 use crate::launch;
 
@@ -266,4 +267,38 @@ fn a_server_that_becomes_a_replica_closes_connections_whose_writes_wait() {
     c.expect("\"1\"");
     c.expect_closed();
     other.check("GET a", "\"1\"");
+}
+
+/// Replicas do not get what the log refuses. So nobody can have everything, and a copy would have no place.
+#[test]
+fn while_the_log_has_failed_nothing_is_handed_over_and_replicas_stay() {
+    let dir = TempDir::new();
+    let server = on_a_full_disk(&dir, 8192)
+        .with("appendonly", "yes")
+        .with("repl-diskless-sync-delay", "0")
+        .start();
+    let mut c = server.connect();
+    let follow = || launch().with("replicaof", &format!("127.0.0.1 {}", server.port())).start();
+    let replica = follow();
+    wait_for_link(&mut replica.connect(), "up");
+    c.check("SET a 0", "+OK");
+    let mut unlucky = server.connect();
+    unlucky.request(&[&b"SET"[..], b"large", &vec![b'x'; 12_000_000]]);
+    assert!(!unlucky.reply_or_rest().starts_with(b"+"));
+    wait_until("it is refused", || c.ask("SET a 1").to_string().starts_with("-MISCONF"));
+    let target = format!("FAILOVER TO 127.0.0.1 {}", replica.port());
+    for command in [format!("{target} FORCE TIMEOUT 100"), target] {
+        let refused = c.ask(&command).to_string();
+        assert!(refused.contains("the log has failed"), "{refused}");
+    }
+    let waits = follow();
+    wait_until("it waits for a copy", || super::info(&mut c, "connected_slaves") == "2");
+    c.check("BGSAVE", "+Background saving started");
+    wait_until("it is saved", || super::info(&mut c, "rdb_bgsave_in_progress") == "0");
+    assert_eq!(info(&mut waits.connect(), "master_link_status"), "down");
+    assert_eq!(info(&mut replica.connect(), "master_link_status"), "up");
+    // Without the log all is in the stream, and there are copies.
+    c.check("CONFIG SET appendonly no", "+OK");
+    wait_for_link(&mut waits.connect(), "up");
+    waits.connect().check("STRLEN large", ":12000000");
 }

@@ -252,6 +252,31 @@ fn replicas_hear_messages_and_signs_of_life() {
 }
 
 #[test]
+fn messages_of_scripts_and_transactions_come_behind_what_they_tell_of() {
+    let server = primary();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    let script = "redis.call('set', KEYS[1], 1) return redis.call(ARGV[1], 'news', KEYS[1])";
+    let library =
+        format!("#!lua name=l\nredis.register_function('tell', function(KEYS, ARGV) {script} end)");
+    assert_eq!(c.call(&["FUNCTION", "LOAD", &library]).text(), "l");
+    let mut check = |key: &str, name: &str, calls: &[&[&str]]| {
+        for call in calls {
+            let reply = c.call(call).to_string();
+            assert!(!reply.contains("ERR"), "{reply}");
+        }
+        let heard = replica.commands_until(&format!("{name} news {key}"));
+        assert!(heard.contains(&format!("SET {key} 1")), "{heard:?}");
+    };
+    check("a", "PUBLISH", &[&["EVAL", script, "1", "a", "publish"]]);
+    check("b", "SPUBLISH", &[&["EVAL", script, "1", "b", "spublish"]]);
+    check("c", "PUBLISH", &[&["FCALL", "tell", "1", "c", "publish"]]);
+    let (begin, end): (&[&str], &[&str]) = (&["MULTI"], &["EXEC"]);
+    check("d", "PUBLISH", &[begin, &["SET", "d", "1"], &["PUBLISH", "news", "d"], end]);
+    check("e", "PUBLISH", &[begin, &["EVAL", script, "1", "e", "publish"], end]);
+}
+
+#[test]
 fn without_replicas_the_stream_ends_after_its_time() {
     let server =
         launch().with("repl-diskless-sync-delay", "0").with("repl-backlog-ttl", "1").start();

@@ -8,9 +8,10 @@ mod tracking;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tierce_engine::feed::Reader;
 use tierce_keyspace::{DbIndex, KeyHash, Keyspace, Origin, Source, Touch, Watch};
 use tierce_output::Output;
-use tierce_wire::resp::{Args, Proto};
+use tierce_wire::resp::{Args, Encoder, Proto};
 
 use crate::acl::{Attempt, Rights, Users};
 use crate::clients::{Client, ClientFlags};
@@ -18,6 +19,7 @@ use crate::command::{Access, ChannelUse, Command};
 use crate::durability::SyncPolicy;
 use crate::engine::Engine;
 use crate::error::CommandError;
+use crate::kernel::Kernel;
 use crate::pubsub::{Kind, PubSub, Run, Subscriptions};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::Replica;
@@ -62,6 +64,8 @@ pub struct Caller {
     subscriptions: Option<Box<Subscriptions>>,
     /// Messages that have to wait for the end of a transaction, while one is executed.
     held_messages: Option<Box<Output>>,
+    /// Commands for replicas that have to wait for the end of a transaction, while one is executed.
+    held_for_replicas: Option<Vec<Vec<u8>>>,
     /// See [`Caller::remembers_reads`].
     remembers_reads: bool,
     /// See [`Caller::is_primary`].
@@ -131,6 +135,7 @@ impl Caller {
             waits: Waits::default(),
             subscriptions: None,
             held_messages: None,
+            held_for_replicas: None,
             remembers_reads: false,
             is_primary: false,
         }
@@ -523,6 +528,40 @@ impl Caller {
         pubsub.leave(&mut subscriptions);
         Kind::ALL.into_iter().for_each(|kind| self.note_subscriptions(kind));
         self.note_tracking();
+    }
+
+    /// Subscribers of replicas get a message as well. `name` is that of the command which publishes it.
+    pub(crate) fn tell_replicas(
+        &mut self,
+        kernel: &Kernel,
+        name: &[u8],
+        channel: &[u8],
+        message: &[u8],
+    ) {
+        if !kernel.feed.is_followed_by(Reader::Replicas) {
+            return;
+        }
+        let mut command = Vec::new();
+        let mut encoder = Encoder::new(&mut command, Proto::Resp2);
+        encoder.array(3);
+        [name, channel, message].iter().for_each(|arg| encoder.bulk(arg));
+        match &mut self.held_for_replicas {
+            Some(held) => held.push(command),
+            None => kernel.feed.pass(&command),
+        }
+    }
+
+    /// Begins to execute a transaction. Its changes go to replicas at its end, and what it tells their subscribers
+    /// is to come behind them.
+    pub(crate) fn hold_for_replicas(&mut self) {
+        self.held_for_replicas = Some(Vec::new());
+    }
+
+    /// The changes of the transaction are on their way.
+    pub(crate) fn pass_to_replicas(&mut self, kernel: &Kernel) {
+        for command in self.held_for_replicas.take().into_iter().flatten() {
+            kernel.feed.pass(&command);
+        }
     }
 
     /// Begins to execute a transaction that changes subscriptions: messages shall not come between its replies.

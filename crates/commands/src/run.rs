@@ -648,6 +648,11 @@ impl<'k> Run<'k, '_> {
     /// What the call has written is in the log. As durable as the caller wants it, it is acknowledged; if that cannot
     /// be, the reply is an error. Whether it is acknowledged.
     fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) -> bool {
+        // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; and it ends
+        // at the next command when the log has failed, in which this one comes again.
+        if matches!(self.by, Runs::OfPrimary { .. }) {
+            return true;
+        }
         let Some(wal) = self.kernel.durability.wal_handle() else { return true };
         let is_logged = match caller.sync_policy(self.kernel) {
             _ if wal.has_write_error() => false,
@@ -657,9 +662,6 @@ impl<'k> Run<'k, '_> {
                     owes_bucket.set(true);
                     true
                 }
-                // A wait for each command would hold up the stream. The primary hears how far the bucket is all the
-                // same: from the link.
-                Runs::OfPrimary { .. } => true,
                 _ => self.kernel.bucket.wait(&self.kernel.feed, BUCKET_PATIENCE),
             },
             _ => true,

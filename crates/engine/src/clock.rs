@@ -7,6 +7,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// imported.
 pub const STOPPED_MS: i64 = 0;
 
+/// The time before any deadline, also one that has passed: for snapshots that have what is expired as well.
+pub const BEFORE_ALL_MS: i64 = i64::MIN;
+
 /// Nanoseconds on the clock that never goes back, since this was first asked.
 pub fn monotonic_nanos() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -1,14 +1,12 @@
 //! Full copies that a replica gets: nothing of it changes until they are complete and good.
 
-use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 
 use tierce_harness::{Launch, TempDir};
 
 use super::{wait_for_log, wait_for_reply};
-use crate::program;
 use crate::replication::fake_primary::{ID, OTHER_ID, Primary, file, file_that_says, stream};
+use crate::replication::on_a_full_disk;
 
 #[test]
 fn the_old_data_stay_until_the_new_are_complete() {
@@ -73,18 +71,15 @@ fn a_copy_with_a_stream_of_a_database_that_is_not_here_is_refused() {
     wait_for_reply(&mut client, "GET b", "\"1\"");
 }
 
-/// The disk is full, or as here, the file of the copy must not grow.
+fn limited(primary: &Primary, dir: &TempDir, kib: u32) -> Launch {
+    on_a_full_disk(dir, kib).with("replicaof", &format!("127.0.0.1 {}", primary.port()))
+}
+
 #[test]
 fn a_copy_for_which_there_is_no_room_changes_nothing() {
     let dir = TempDir::new();
-    let limited = dir.path().join("limited");
-    let script =
-        format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 64\nexec '{}' \"$@\"\n", program().display());
-    std::fs::write(&limited, script).expect("a file");
-    std::fs::set_permissions(&limited, Permissions::from_mode(0o755)).expect("a mode");
     let primary = Primary::new();
-    let replica = Launch::new(limited).with("replicaof", &format!("127.0.0.1 {}", primary.port()));
-    let server = replica.start();
+    let server = limited(&primary, &dir, 32).start();
     let mut c = server.connect();
     drop(primary.give_copy(1, &[("old", "1")]));
     let keys: Vec<String> = (0..30_000).map(|n| format!("k{n}")).collect();
@@ -104,4 +99,26 @@ fn a_copy_for_which_there_is_no_room_changes_nothing() {
     let mut follower = primary.give_copy(5, &[("new", "2")]);
     follower.wait_for(5);
     c.check("MGET old new", r#"[nil, "2"]"#);
+}
+
+/// What it has not logged it has all the same, and needs no copy for it: that would take the room that the log needs.
+#[test]
+fn a_transaction_for_which_the_log_has_no_room_keeps_its_place() {
+    let dir = TempDir::new();
+    let primary = Primary::new();
+    let server = limited(&primary, &dir, 8192).with("appendonly", "yes").start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    let set = format!("SET large {}", "x".repeat(12_000_000));
+    let transaction = stream(&["MULTI", "INCR n", &set, "EXEC"]);
+    follower.send([&transaction[..], &stream(&["INCR n"])].concat());
+    follower.wait_for_end();
+    let (mut follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} {}", transaction.len() + 1));
+    c.check("GET n", "\"1\"");
+    c.check("STRLEN large", ":12000000");
+    // Nor does it take one that the primary wants to give.
+    follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+    follower.wait_for_end();
+    c.check("GET n", "\"1\"");
 }

@@ -4,6 +4,7 @@ use tierce_harness::encode;
 
 use super::{info, wait_for_log, wait_for_reply};
 use crate::replication::fake_primary::{ID, OTHER_ID, Primary, file, stream};
+use crate::replication::info as field;
 
 #[test]
 fn a_full_copy_and_then_the_stream() {
@@ -57,6 +58,21 @@ fn what_is_said_at_the_beginning() {
         follower.send("+OK\r\n");
     }
     wait_for_log(&server, "instead of a reply to PSYNC came: +OK");
+}
+
+/// A sync for each command would be slower than the primary, which has one for all that its clients send meanwhile.
+#[test]
+fn what_comes_together_is_synced_together() {
+    let primary = Primary::new();
+    let server = primary.replica().with("appendonly", "yes").with("appendfsync", "always").start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    let commands = stream(&vec!["INCR n"; 10_000]);
+    follower.send(&commands);
+    follower.wait_for(commands.len() as u64);
+    c.check("GET n", "\"10000\"");
+    let syncs: u64 = field(&mut c, "log_syncs").parse().expect("a number");
+    assert!((1..5_000).contains(&syncs), "{syncs} syncs");
 }
 
 #[test]

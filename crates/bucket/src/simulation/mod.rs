@@ -184,10 +184,7 @@ fn one_history_whatever_happens() {
 
 /// Leaves out one rule after the other, until a life shows it. The one that showed it last comes first: finding it takes
 /// many lives for some rules, and it is another one only when the simulation or what it runs has changed.
-fn each_is_missed<T>(
-    rules: &[(Rule, u64)],
-    life: impl Fn(u64, Option<Rule>) -> (Vec<String>, T),
-) {
+fn each_is_missed<T>(rules: &[(Rule, u64)], life: impl Fn(u64, Option<Rule>) -> (Vec<String>, T)) {
     let mut unseen = Vec::new();
     for &(rule, last) in rules {
         let shown = iter::once(last)

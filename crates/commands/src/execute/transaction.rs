@@ -59,6 +59,7 @@ impl<'k> Context<'_, 'k> {
             true => Err(ABORTED),
             false => self.run_transaction(&transaction),
         };
+        self.caller.pass_to_replicas(self.kernel);
         match &done {
             Err(error) if error.interrupt().is_some() => {
                 self.caller.transaction = Some(transaction);
@@ -174,6 +175,7 @@ impl<'k> Context<'_, 'k> {
         if transaction.changes_subscriptions() {
             self.caller.hold_messages();
         }
+        self.caller.hold_for_replicas();
         let mut meter = Meter::start(self.kernel, self.counters);
         let mut last = self.call.0;
         for (args, known) in transaction.requests().iter().zip(transaction.known()) {

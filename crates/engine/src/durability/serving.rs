@@ -187,11 +187,17 @@ impl Durability {
         self.wal_handle.compaction_figures()
     }
 
-    /// Whether writes have to be refused because the log cannot take them.
+    /// Whether the log cannot take writes. Who follows it does not get what it refuses, either.
+    #[inline]
+    pub fn log_has_failed(&self) -> bool {
+        self.wal_handle.has_write_error() && self.wal_handle.is_on()
+    }
+
+    /// Whether writes have to be refused: the log cannot take them, or they are to be safe outside of this machine
+    /// and cannot be.
     #[inline]
     pub fn refuses_writes(&self) -> bool {
-        self.wal_handle.has_write_error() && self.wal_handle.is_on()
-            || self.outside.cause.get().is_some()
+        self.log_has_failed() || self.outside.cause.get().is_some()
     }
 
     /// The positions behind which, up to its end, a log that could not be closed had nothing on the device.

@@ -16,6 +16,7 @@ use tierce_collections::Collection;
 use tierce_keyspace::{CodeKind, DbIndex, Expiry, ItemNote, KeyHash, Keyspace, ShardLocks};
 
 use super::error::LoadError;
+use crate::clock::BEFORE_ALL_MS;
 use crate::loading::{GivenUp, Loading};
 use crate::log::Log;
 
@@ -225,13 +226,15 @@ impl Storer<'_, '_> {
                 self.locks.edit_code().put(kind, name, value);
                 return Ok(());
             }
+            // In time: who reads the file decides what has expired. By the clock a key that was in time for the data of
+            // a stream's place could be missing here, and in that stream nothing would say so.
             Content::String(place) => {
                 let expiry = place.deadline_ms.map_or(Expiry::Never, Expiry::At);
-                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL);
+                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL_MS);
                 db.restore_item(keyspace.key(name), value, expiry, place.note)
             }
             Content::Collection(collection, place) => {
-                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL);
+                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL_MS);
                 db.put_collection(keyspace.key(name), *collection, place.deadline_ms).map(drop)
             }
         };
@@ -261,10 +264,6 @@ impl Storer<'_, '_> {
         Ok(loading.note(offset)?)
     }
 }
-
-/// The time at which values are stored. Who reads the file decides which have expired: by the clock one that was in
-/// time for the data of a stream's place could be missing here, and in that stream nothing would say so.
-const BEFORE_ALL: i64 = i64::MIN;
 
 /// How far a load is.
 pub(super) struct Progress<'a> {

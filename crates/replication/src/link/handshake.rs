@@ -171,7 +171,7 @@ fn answer_of_sync(line: &[u8], place: Option<Place>) -> Result<Answer, LinkError
             let id = words.next().and_then(ReplicationId::parse);
             let offset = words.next().and_then(parse_i64);
             let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-            let offset = offset.filter(|offset| *offset <= OFFSET_MAX);
+            let offset = offset.filter(|offset| *offset <= Place::OFFSET_MAX);
             let (Some(id), Some(offset)) = (id, offset) else { return Err(no_reply()) };
             Ok(Answer::Copy(Place { id, offset }))
         }
@@ -187,10 +187,6 @@ fn answer_of_sync(line: &[u8], place: Option<Place>) -> Result<Answer, LinkError
         _ => Err(no_reply()),
     }
 }
-
-/// A stream does not begin behind this many bytes: offsets are signed numbers of 64 bits, and as many bytes again can
-/// follow. No primary has sent so much.
-const OFFSET_MAX: u64 = 1 << 62;
 
 /// Errors of servers that will be able to serve replicas later.
 fn is_temporary(line: &[u8]) -> bool {

@@ -40,6 +40,12 @@ pub struct Place {
     pub offset: u64,
 }
 
+impl Place {
+    /// A stream does not begin behind this many bytes: offsets are signed numbers of 64 bits, and as many bytes again
+    /// can follow. No primary has sent so much.
+    pub const OFFSET_MAX: u64 = 1 << 62;
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.id, self.offset)

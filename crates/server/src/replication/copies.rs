@@ -11,7 +11,7 @@ use tierce_rdb::{VERSION_REDIS_6_2, VERSION_REDIS_7_0};
 use tierce_replication::translate::Dialect;
 
 use super::stream::dialect;
-use crate::clock::unix_ms;
+use crate::clock::{BEFORE_ALL_MS, unix_ms};
 use crate::commands::replication::failover::Phase;
 use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::persistence::SaveError;
@@ -84,7 +84,7 @@ fn run(server: &Arc<Server>) {
             server.feed.pass(PING);
         }
         if is_copy_due(server, &replicas, &settings, now_ms) {
-            begin_copy(server, &settings, now_ms);
+            begin_copy(server, &settings);
         }
     }
 }
@@ -141,7 +141,8 @@ fn version_max(settings: &Settings) -> Option<u16> {
 }
 
 /// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
-/// wait for that to begin first.
+/// wait for that to begin first. While the log has failed the copy would get no place in the stream, and nothing
+/// else could be saved meanwhile; nor does one begin beside the last snapshot of a server that ends.
 fn is_copy_due(
     server: &Server,
     replicas: &[Arc<Replica>],
@@ -150,6 +151,9 @@ fn is_copy_due(
 ) -> bool {
     const DELAY: DirectiveId = DirectiveId::of("repl-diskless-sync-delay");
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
+    if server.durability.log_has_failed() || server.shutdown().is_asked() {
+        return false;
+    }
     let is_active = server.primary.is_active();
     let waits = |replica: &&Arc<Replica>| {
         replica.waits().is_some() && (is_active || !replica.wants_stream())
@@ -162,7 +166,10 @@ fn is_copy_due(
 }
 
 /// Begins a copy for all that wait for one. If a save is running, they go on waiting.
-fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
+///
+/// It has what is expired and still there as well. While this server is a replica its primary decides about that, and
+/// what it says of such a key, that it stays or what it is now, is behind the copy.
+fn begin_copy(server: &Arc<Server>, settings: &Settings) {
     let weak = Arc::downgrade(server);
     let wake = move || {
         if let Some(server) = weak.upgrade() {
@@ -179,7 +186,8 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
         Begun::Here(number) => placed = Some(server.primary.place_copy(number)),
         Begun::Alone(_) => {}
     };
-    let outcome = server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, moment);
+    let outcome =
+        server.engine.begin_copy(&mut server.keyspace.locks(), BEFORE_ALL_MS, sink, moment);
     drop(still);
     match outcome {
         Ok(_) => {

@@ -80,6 +80,12 @@ impl Attempt<'_> {
             && quiet::await_shards(self.server, is_over);
         let mut question = Question::default();
         while self.server.failover.waits(self.number) {
+            if self.server.durability.log_has_failed() {
+                let _still = self.server.role.hold_still();
+                self.server
+                    .abort_failover("the log has failed, and replicas do not get what it refuses");
+                return;
+            }
             if self.is_late() {
                 return self.time_is_up();
             }

@@ -6,6 +6,7 @@ use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::identity::ReplicationId;
 
 use crate::clients::PauseMode;
+use crate::clock::{BEFORE_ALL_MS, unix_ms};
 use crate::commands::replication::role::Following;
 use crate::message::Notice;
 use crate::persistence::Cause;
@@ -106,19 +107,17 @@ fn serve_until_shutdown(server: &Server) -> bool {
 /// How long writes may be held back while the last snapshot is written: longer than that takes.
 const LAST_SAVE_MS_MAX: i64 = 24 * 3600 * 1000;
 
-/// The time of the last snapshot. What has expired and is not removed is not removed in the stream for replicas, either: the
-/// next start does that, where the stream goes on.
-const BEFORE_ALL: i64 = i64::MIN;
-
 /// Takes a snapshot while writes are held back; `false` if that failed.
 fn save_before_end(server: &Server) -> bool {
-    let now_ms = crate::clock::unix_ms();
+    let now_ms = unix_ms();
     server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
     server.primary.give_up_copy();
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
     let mut locks = server.keyspace.locks();
-    let begun = server.begin_save(&mut locks, BEFORE_ALL, Cause::Shutdown, None);
+    // What has expired and is not removed is not removed in the stream for replicas, either: the next start does that,
+    // where the stream goes on.
+    let begun = server.begin_save(&mut locks, BEFORE_ALL_MS, Cause::Shutdown, None);
     begun.is_ok_and(|save_id| server.persistence.wait(save_id).is_ok())
 }
 

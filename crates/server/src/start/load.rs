@@ -189,7 +189,8 @@ fn go_on_in_stream(server: &Server) -> bool {
     let Some(StreamPlace { stream, offset, db }) = server.keyspace.stream_place() else {
         return false;
     };
-    let place = ReplicationId::parse(&stream).map(|id| Place { id, offset });
+    let id = ReplicationId::parse(&stream).filter(|_| offset <= Place::OFFSET_MAX);
+    let place = id.map(|id| Place { id, offset });
     let Some(following) = server.role.following() else {
         if let Some(Place { id, offset }) = place {
             let kept_bytes = replication::kept_bytes(&server.config.settings());

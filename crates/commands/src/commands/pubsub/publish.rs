@@ -1,8 +1,5 @@
 //! PUBLISH, SPUBLISH.
 
-use tierce_engine::feed::Reader;
-use tierce_wire::resp::{Encoder, Proto};
-
 use crate::command::{Channels, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, exactly};
 use crate::execute::{Context, Mode, WEIGHT_MAX};
 
@@ -42,10 +39,10 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
 ];
 
-/// What the requests before it have changed is published first, since no shard is locked any more.
+/// What the requests before it have changed is published first: no shard is locked any more, or it is of a transaction.
 fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     let pubsub = &ctx.kernel.pubsub;
-    tell_replicas(ctx, b"PUBLISH", channel, message);
+    ctx.caller.tell_replicas(ctx.kernel, b"PUBLISH", channel, message);
     let weight = pubsub.weight_of_patterns(channel, WEIGHT_MAX);
     ctx.weigh(weight)?;
     let count = if weight > WEIGHT_MAX {
@@ -58,21 +55,10 @@ fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
 }
 
 fn publish_to_shard(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
-    tell_replicas(ctx, b"SPUBLISH", channel, message);
+    ctx.caller.tell_replicas(ctx.kernel, b"SPUBLISH", channel, message);
     let count = ctx.kernel.pubsub.publish_to_shard(channel, message, worker(ctx));
     ctx.reply.count(count);
     Ok(())
-}
-
-/// Subscribers of replicas get the message as well.
-fn tell_replicas(ctx: &Context<'_, '_>, name: &[u8], channel: &[u8], message: &[u8]) {
-    if ctx.kernel.feed.is_followed_by(Reader::Replicas) {
-        let mut command = Vec::new();
-        let mut encoder = Encoder::new(&mut command, Proto::Resp2);
-        encoder.array(3);
-        [name, channel, message].iter().for_each(|arg| encoder.bulk(arg));
-        ctx.kernel.feed.pass(&command);
-    }
 }
 
 /// The worker whose turn this is, if it is one.

@@ -96,6 +96,10 @@ fn check(ctx: &Context<'_, '_>, plan: &Plan) -> Done {
     const NOT_FOLLOWING: CommandError = CommandError::new(
         "ERR FAILOVER is not possible while the bucket lacks data of this server.",
     );
+    const LOG_HAS_FAILED: CommandError = CommandError::new(
+        "ERR FAILOVER is not possible while the log has failed: replicas do not get what it refuses. Make the log work \
+         again, switch it off (CONFIG SET appendonly no), or promote a replica with REPLICAOF NO ONE",
+    );
     let kernel = ctx.kernel;
     if kernel.failover.is_on() {
         return Err(IN_PROGRESS);
@@ -109,6 +113,9 @@ fn check(ctx: &Context<'_, '_>, plan: &Plan) -> Done {
             (false, State::Following) => Ok(()),
             (false, _) => Err(NOT_FOLLOWING),
         };
+    }
+    if kernel.durability.log_has_failed() {
+        return Err(LOG_HAS_FAILED);
     }
     if !kernel.primary.replicas().iter().any(|replica| replica.listens()) {
         return Err(NO_REPLICAS);

@@ -65,18 +65,7 @@ fn sync(ctx: &mut Context<'_, '_>) -> Done {
 
 /// Sends a copy without keys, as `redis-cli --functions-rdb` wants it. It is made at once, and the connection stays one
 /// of requests.
-fn copy_without_keys(
-    ctx: &mut Context<'_, '_>,
-    filter: CopyFilter,
-    asked: Asked,
-    copy_only: bool,
-) -> Done {
-    const NEEDS_COPY_ONLY: CommandError = CommandError::new(
-        "ERR A stream cannot follow a copy without keys: say REPLCONF rdb-only 1 before rdb-filter-only",
-    );
-    if !copy_only {
-        return Err(NEEDS_COPY_ONLY);
-    }
+fn copy_without_keys(ctx: &mut Context<'_, '_>, filter: CopyFilter, asked: Asked) -> Done {
     let failed = |error| CommandError::text(format!("ERR The copy cannot be made: {error}"));
     let copy = encode_without_keys(ctx.kernel, filter).map_err(failed)?;
     if asked == Asked::Psync {
@@ -134,8 +123,9 @@ fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
     }
     let replica = Arc::clone(ctx.caller.become_replica());
     let facts = replica.facts.lock().clone();
-    if let Some(filter) = facts.filter {
-        return copy_without_keys(ctx, filter, asked, facts.copy_only);
+    // Who wants the stream as well, as `redis-cli --replica` does, gets a copy with everything, and skips it.
+    if let Some(filter) = facts.filter.filter(|_| facts.copy_only) {
+        return copy_without_keys(ctx, filter, asked);
     }
     if ctx.kernel.failover.is_on() {
         let following = ctx.kernel.role.following();

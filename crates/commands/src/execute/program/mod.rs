@@ -152,7 +152,7 @@ impl<'k> Context<'_, 'k> {
         loop {
             match self.lock_and_run(program, &call, reach, terms)? {
                 Ended::Through(outbox) => {
-                    outbox.deliver(self.kernel);
+                    outbox.deliver(self.kernel, self.caller);
                     return Ok(());
                 }
                 Ended::NeedsMore => {

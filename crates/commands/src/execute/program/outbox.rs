@@ -92,13 +92,17 @@ impl Outbox {
     }
 
     /// Has all of it happen.
-    pub(super) fn deliver(self, kernel: &Kernel) {
+    pub(super) fn deliver(self, kernel: &Kernel, caller: &mut Caller) {
         for item in self.items {
             match item {
                 Item::Message { kind: Kind::ShardChannel, channel, message } => {
+                    caller.tell_replicas(kernel, b"SPUBLISH", &channel, &message);
                     kernel.pubsub.publish_to_shard(&channel, &message, None);
                 }
-                Item::Message { channel, message, .. } => publish(kernel, &channel, &message),
+                Item::Message { channel, message, .. } => {
+                    caller.tell_replicas(kernel, b"PUBLISH", &channel, &message);
+                    publish(kernel, &channel, &message);
+                }
                 Item::Line { level, text } => log(kernel, level, &text),
                 Item::Shown(line) => kernel.tell_all(&Notice::Monitor(line.into())),
             }

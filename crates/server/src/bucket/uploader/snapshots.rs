@@ -14,6 +14,7 @@ use super::super::new_mark;
 use super::super::spool::{self, Content, Spooled};
 use super::watch::now_ms;
 use super::{BUSY_FOR, LOCKS_MAX, RETRY_AFTER, Stop, TICK, Uploader};
+use crate::clock::BEFORE_ALL_MS;
 use crate::config::{DirectiveId, Settings};
 use crate::persistence::{NewFile, SaveError};
 
@@ -26,10 +27,6 @@ const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
 
 /// So many objects behind a snapshot bring another one: a restore reads each of them.
 const SNAPSHOT_OBJECTS_MAX: u64 = 100_000;
-
-/// The time of snapshots. That a key has expired is a record, and until that comes the log has the key: long after its
-/// deadline while this server is a replica, whose primary decides.
-const BEFORE_ALL: i64 = i64::MIN;
 
 /// The snapshot under way.
 pub(super) enum Snapshot {
@@ -113,7 +110,9 @@ impl Uploader {
         let begun = spool::begin(&server.engine, &dir).and_then(|(sink, spooled)| {
             let mut locks = server.keyspace.impatient_long_locks(LOCKS_MAX);
             let moment = || server.feed.mark(Reader::Bucket, mark);
-            server.engine.begin_copy(&mut locks, BEFORE_ALL, sink, moment)?;
+            // That a key has expired is a record, and until that comes the log has the key: long after its deadline while
+            // this server is a replica, whose primary decides.
+            server.engine.begin_copy(&mut locks, BEFORE_ALL_MS, sink, moment)?;
             Ok(spooled)
         });
         match begun {

@@ -28,7 +28,7 @@ use self::logged::Logged;
 use self::takeover::Takeover;
 use self::wire::Wire;
 use crate::commands::replication::role::{Following, LinkState};
-use crate::config::{DirectiveId, Settings};
+use crate::config::{DirectiveId, Settings, SyncPolicy};
 use crate::engine::ReloadError;
 use crate::persistence::SaveError;
 use crate::replication::stream::{kept_bytes, lag_max};
@@ -144,6 +144,13 @@ fn run(server: &Server) {
         }
         let handed_over = server.role.hold_still();
         let Some(following) = server.role.following_as(number) else { continue };
+        if following.hands_over && following.place.is_none() {
+            // The other server could take that for the question of a replica, and both would wait for each other.
+            server.abort_failover(
+                "the stream of this server has ended before the other one had all of it",
+            );
+            continue;
+        }
         drop(handed_over);
         let mut session = Session::new(server, following);
         let outcome = session.follow();
@@ -315,6 +322,9 @@ impl<'s> Session<'s> {
         if self.server.primary.has_replicas() {
             self.server.wake_replicas();
         }
+        if told.read_offset.is_some() {
+            self.demand_sync();
+        }
         // Also of a link that is over: what is applied must not be asked for again.
         let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = told.read_offset {
@@ -334,6 +344,15 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
+    /// With `appendfsync always` what was applied is soon on the device: one sync for all that came together.
+    fn demand_sync(&self) {
+        if self.server.config.live().appendfsync() == SyncPolicy::Always
+            && let Some(wal_handle) = self.server.durability.wal_handle()
+        {
+            wal_handle.demand(wal_handle.appended());
+        }
+    }
+
     fn take_each(
         &mut self,
         link: &mut Link,
@@ -344,6 +363,10 @@ impl<'s> Session<'s> {
         while let Some(event) = link.next()? {
             match event {
                 Event::Copy(place) => {
+                    // It could not be loaded, and would take the room that the log needs to heal.
+                    if self.server.durability.refuses_writes() {
+                        return Err(FollowError::NotLogged);
+                    }
                     let primary = &self.following.primary;
                     self.server.failover_is_done(self.following.number);
                     let line = format_args!("Full copy from {primary}, at {place}");
