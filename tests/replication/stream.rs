@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tierce_harness::{Both, Connection, Random, Reply, wait_until};
+use tierce_harness::{Both, Connection, Random, Reply, encode, wait_until};
 
 use super::fake_replica::Replica;
 use super::primary::primary;
@@ -274,6 +274,34 @@ fn messages_of_scripts_and_transactions_come_behind_what_they_tell_of() {
     let (begin, end): (&[&str], &[&str]) = (&["MULTI"], &["EXEC"]);
     check("d", "PUBLISH", &[begin, &["SET", "d", "1"], &["PUBLISH", "news", "d"], end]);
     check("e", "PUBLISH", &[begin, &["EVAL", script, "1", "e", "publish"], end]);
+    // In one packet.
+    for name in ["PUBLISH", "SPUBLISH"] {
+        let packet = [encode(&["SET", name, "1"]), encode(&[name, "news", name])].concat();
+        c.send(packet);
+        c.expect("+OK");
+        c.expect(":0");
+        let heard = replica.commands_until(&format!("{name} news {name}"));
+        assert!(heard.contains(&format!("SET {name} 1")), "{heard:?}");
+    }
+}
+
+/// It leaves the worker, and begins again elsewhere.
+#[test]
+fn a_message_for_many_patterns_comes_once() {
+    let server = primary();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    let mut subscriber = server.connect();
+    let channel = "a".repeat(200);
+    let patterns: Vec<String> = (0..2_000).map(|n| format!("a*a*{n}")).collect();
+    let command: Vec<&str> =
+        std::iter::once("PSUBSCRIBE").chain(patterns.iter().map(String::as_str)).collect();
+    subscriber.request(&command);
+    patterns.iter().for_each(|_| drop(subscriber.reply()));
+    c.check(&format!("PUBLISH {channel} m"), ":0");
+    c.check("SET last 1", "+OK");
+    let heard = replica.commands_until("SET last 1");
+    assert_eq!(heard.iter().filter(|command| command.starts_with("PUBLISH")).count(), 1);
 }
 
 #[test]

@@ -121,6 +121,12 @@ impl Engine {
         }?;
         let db = self.keyspace.db_index(loaded.stream_db).unwrap_or(DbIndex::ZERO);
         all.locks().move_to(Some(StreamPlace { db, ..place }));
+        drop(all);
+        // The log has the data as one batch, all of which a start would read before it applies any: a pass divides it.
+        if let Some(wal_handle) = self.durability.wal_handle() {
+            // Beside one that is underway it stays as it is until the log has grown.
+            let _ = wal_handle.compact();
+        }
         Ok(loaded)
     }
 

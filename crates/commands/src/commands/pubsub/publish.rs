@@ -25,6 +25,7 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("spublish", Group::PubSub, exactly!(publish_to_shard))
         .flags(FLAGS)
         .channels(Channels::FIRST)
+        .locks(Scope::Apart)
         .routes(&[KeySpec::at(1, KeyFlags::NOT_KEY)])
         .since(
             "7.0.0",
@@ -42,9 +43,9 @@ pub(super) static COMMANDS: &[Spec] = &[
 /// What the requests before it have changed is published first: no shard is locked any more, or it is of a transaction.
 fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     let pubsub = &ctx.kernel.pubsub;
-    ctx.caller.tell_replicas(ctx.kernel, b"PUBLISH", channel, message);
     let weight = pubsub.weight_of_patterns(channel, WEIGHT_MAX);
     ctx.weigh(weight)?;
+    ctx.caller.tell_replicas(ctx.kernel, b"PUBLISH", channel, message);
     let count = if weight > WEIGHT_MAX {
         pubsub.publish_in_steps(channel, message)
     } else {
@@ -54,6 +55,7 @@ fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     Ok(())
 }
 
+/// The same.
 fn publish_to_shard(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     ctx.caller.tell_replicas(ctx.kernel, b"SPUBLISH", channel, message);
     let count = ctx.kernel.pubsub.publish_to_shard(channel, message, worker(ctx));
