@@ -8,7 +8,7 @@ mod tracking;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_engine::feed::Reader;
+use tierce_engine::feed::{Feed, Reader};
 use tierce_keyspace::{DbIndex, KeyHash, Keyspace, Origin, Source, Touch, Watch};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, Encoder, Proto};
@@ -19,7 +19,6 @@ use crate::command::{Access, ChannelUse, Command};
 use crate::durability::SyncPolicy;
 use crate::engine::Engine;
 use crate::error::CommandError;
-use crate::kernel::Kernel;
 use crate::pubsub::{Kind, PubSub, Run, Subscriptions};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::Replica;
@@ -533,12 +532,12 @@ impl Caller {
     /// Subscribers of replicas get a message as well. `name` is that of the command which publishes it.
     pub(crate) fn tell_replicas(
         &mut self,
-        kernel: &Kernel,
+        feed: &Feed,
         name: &[u8],
         channel: &[u8],
         message: &[u8],
     ) {
-        if !kernel.feed.is_followed_by(Reader::Replicas) {
+        if !feed.is_followed_by(Reader::Replicas) {
             return;
         }
         let mut command = Vec::new();
@@ -547,7 +546,7 @@ impl Caller {
         [name, channel, message].iter().for_each(|arg| encoder.bulk(arg));
         match &mut self.held_for_replicas {
             Some(held) => held.push(command),
-            None => kernel.feed.pass(&command),
+            None => feed.pass(&command),
         }
     }
 
@@ -558,9 +557,9 @@ impl Caller {
     }
 
     /// The changes of the transaction are on their way.
-    pub(crate) fn pass_to_replicas(&mut self, kernel: &Kernel) {
+    pub(crate) fn pass_to_replicas(&mut self, feed: &Feed) {
         for command in self.held_for_replicas.take().into_iter().flatten() {
-            kernel.feed.pass(&command);
+            feed.pass(&command);
         }
     }
 

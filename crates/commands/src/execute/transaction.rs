@@ -59,7 +59,7 @@ impl<'k> Context<'_, 'k> {
             true => Err(ABORTED),
             false => self.run_transaction(&transaction),
         };
-        self.caller.pass_to_replicas(self.kernel);
+        self.caller.pass_to_replicas(&self.kernel.feed);
         match &done {
             Err(error) if error.interrupt().is_some() => {
                 self.caller.transaction = Some(transaction);

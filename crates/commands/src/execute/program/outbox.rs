@@ -96,11 +96,11 @@ impl Outbox {
         for item in self.items {
             match item {
                 Item::Message { kind: Kind::ShardChannel, channel, message } => {
-                    caller.tell_replicas(kernel, b"SPUBLISH", &channel, &message);
+                    caller.tell_replicas(&kernel.feed, b"SPUBLISH", &channel, &message);
                     kernel.pubsub.publish_to_shard(&channel, &message, None);
                 }
                 Item::Message { channel, message, .. } => {
-                    caller.tell_replicas(kernel, b"PUBLISH", &channel, &message);
+                    caller.tell_replicas(&kernel.feed, b"PUBLISH", &channel, &message);
                     publish(kernel, &channel, &message);
                 }
                 Item::Line { level, text } => log(kernel, level, &text),
