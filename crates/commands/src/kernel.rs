@@ -389,12 +389,6 @@ impl Kernel {
         }
     }
 
-    /// Sends a message to the subscribers of a channel, from any thread, whatever it has locked. Returns how
-    /// many subscriptions get it.
-    pub fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
-        self.pubsub.publish(channel, message, None)
-    }
-
     /// Ends a connection at once.
     pub fn end_connection(&self, client: &Client) {
         if let Some(front) = self.front.get() {
