@@ -269,7 +269,8 @@ fn a_server_that_becomes_a_replica_closes_connections_whose_writes_wait() {
     other.check("GET a", "\"1\"");
 }
 
-/// Replicas do not get what the log refuses. So nobody can have everything, and a copy would have no place.
+/// Replicas do not get the writes that the log refuses: none of them is level, and a copy would have no place in the
+/// stream.
 #[test]
 fn while_the_log_has_failed_nothing_is_handed_over_and_replicas_stay() {
     let dir = TempDir::new();

@@ -648,8 +648,8 @@ impl<'k> Run<'k, '_> {
     /// What the call has written is in the log. As durable as the caller wants it, it is acknowledged; if that cannot
     /// be, the reply is an error. Whether it is acknowledged.
     fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) -> bool {
-        // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; when the log
-        // has failed it ends at the next command, and a start asks for all that the log does not have.
+        // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; when the
+        // log has failed it ends at the next command, and a start asks for all that the log does not have.
         if matches!(self.by, Runs::OfPrimary { .. }) {
             return true;
         }

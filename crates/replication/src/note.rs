@@ -1,9 +1,9 @@
 //! How the stream says what is noted of an item of memcached: its flags and marks.
 //!
 //! Redis has no command for that, and every server that reads the stream executes the same commands. So the stream says
-//! it by a call that does nothing on other servers: `SETRANGE key number ""`, for nothing is written at any offset. The key is named as
-//! keys are, so that whatever locks, queues or filters commands by their keys does that here, too. As an offset the
-//! number is beyond any string:
+//! it by a call that does nothing on other servers: `SETRANGE key number ""`, for nothing is written at any offset. The
+//! key is named as keys are, so that whatever locks, queues or filters commands by their keys does that here, too. As an
+//! offset the number is beyond any string:
 //!
 //! | bits | |
 //! |---|---|

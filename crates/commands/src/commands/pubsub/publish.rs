@@ -40,7 +40,8 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
 ];
 
-/// What the requests before it have changed is published first: no shard is locked any more, or it is of a transaction.
+/// Replicas get the message behind what the requests before it have changed: outside of a transaction no shard is
+/// locked any more, and in one the message waits for its end.
 fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     let pubsub = &ctx.kernel.pubsub;
     let weight = pubsub.weight_of_patterns(channel, WEIGHT_MAX);
@@ -55,7 +56,6 @@ fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     Ok(())
 }
 
-/// The same.
 fn publish_to_shard(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     ctx.caller.tell_replicas(&ctx.kernel.feed, b"SPUBLISH", channel, message);
     let count = ctx.kernel.pubsub.publish_to_shard(channel, message, worker(ctx));
