@@ -75,6 +75,27 @@ fn what_comes_together_is_synced_together() {
     assert!((1..5_000).contains(&syncs), "{syncs} syncs");
 }
 
+/// Redis 7.0 lets clients do that, and newer ones do not.
+#[test]
+fn a_stream_goes_below_what_was_deleted() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    let commands = ["XADD s 9-6 a 1", "XADD s 9-7 a 1", "XDEL s 9-7", "XSETID s 9-6"];
+    let mut commands = stream(&commands);
+    commands.extend(stream(&["XADD s 9-7 a 2"]));
+    follower.send(&commands);
+    follower.wait_for(commands.len() as u64);
+    c.check("XRANGE s 9-7 +", r#"[["9-7", ["a", "2"]]]"#);
+    c.check("REPLICAOF NO ONE", "+OK");
+    c.check("XDEL s 9-7", ":1");
+    const REFUSED: &str =
+        "-ERR The ID specified in XSETID is smaller than current max_deleted_entry_id";
+    c.check("XTRIM s MAXLEN 0", ":1");
+    c.check("XSETID s 9-6", REFUSED);
+}
+
 #[test]
 fn a_cut_link_goes_on_where_it_was() {
     let primary = Primary::new();

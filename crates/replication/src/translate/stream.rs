@@ -136,6 +136,8 @@ impl<'a> StreamCommands<'a> {
         if self.dialect < Dialect::Redis7_0 {
             return push!(commands, "XSETID", self.key, last_id);
         }
+        // A primary of version 7.0 may have gone below what was deleted, which newer ones refuse.
+        let max_deleted_id = max_deleted_id.min(last_id);
         push_newer!(
             commands,
             "XSETID",

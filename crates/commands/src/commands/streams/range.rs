@@ -224,8 +224,9 @@ impl Past {
         Ok(past)
     }
 
-    /// The state of a stream with this past.
-    fn applied_to(&self, stream: &Stream) -> Result<State, CommandError> {
+    /// The state of a stream with this past. Redis 7.0 lets clients go below what was deleted: what comes from a primary
+    /// may.
+    fn applied_to(&self, stream: &Stream, is_of_primary: bool) -> Result<State, CommandError> {
         const BELOW_DELETED: CommandError = CommandError::new(
             "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
         );
@@ -236,7 +237,7 @@ impl Past {
             "ERR The entries_added specified in XSETID is smaller than the target stream length",
         );
         let state = stream.state();
-        if self.last_id < state.max_deleted_id {
+        if self.last_id < state.max_deleted_id && !is_of_primary {
             return Err(BELOW_DELETED);
         }
         if stream.last().is_some_and(|last| self.last_id < last.id) {
@@ -256,9 +257,10 @@ impl Past {
 
 fn xsetid(ctx: &mut Context<'_, '_>, [key, last_id]: [&[u8]; 2], options: Rest<'_>) -> Done {
     let past = Past::parse(last_id, Options::of(options))?;
+    let is_of_primary = ctx.caller.is_primary();
     let (mut db, key, reply) = ctx.open(key);
     let set = db.edit(key, Missing::Skip, |stream: &mut Editor<'_, Stream>| {
-        let state = past.applied_to(stream)?;
+        let state = past.applied_to(stream, is_of_primary)?;
         stream.set_state(state);
         Ok::<_, CommandError>(())
     })?;
