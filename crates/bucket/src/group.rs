@@ -250,13 +250,13 @@ async fn last_existing(store: &Store, floor: u64) -> Result<u64> {
 
 /// Whether something lies beyond what was taken for the end: then a record was lost, and appending there would fork the
 /// log. `Some`: pruning has passed by, and the end is to be looked for again.
-async fn find_gap(store: &Store, number: u64, floor: u64) -> Result<Option<u64>> {
+pub(crate) async fn find_gap(store: &Store, number: u64, floor: u64) -> Result<Option<u64>> {
     if !store.keeps(Rule::FloorAfterAbsence) {
         return Ok(None);
     }
     let Some(next) = store.first_after("log", &log_name(number)).await? else { return Ok(None) };
-    if next == log_name(number + 1) {
-        // Appended meanwhile.
+    // Appended meanwhile. A list of a directory may lack an object that was put before one that it shows.
+    if next == log_name(number + 1) || store.exists(&log_name(number + 1)).await? {
         return Ok(None);
     }
     let now = read_floor(store).await?;

@@ -66,6 +66,8 @@ struct State {
     weather: Option<Weather>,
     /// Lists come in another order than that of the names.
     lists_backwards: bool,
+    /// No list shows this object.
+    unlisted: Option<String>,
 }
 
 /// Requests take their time, and one in so many meets a fault.
@@ -126,6 +128,11 @@ impl Lab {
     /// From now on, lists come in another order than that of the names.
     pub fn list_backwards(&self) {
         self.lock().lists_backwards = true;
+    }
+
+    /// From now on, lists do not show this object.
+    pub fn unlist(&self, name: &str) {
+        self.lock().unlisted = Some(name.to_owned());
     }
 
     /// The group at a prefix, as a process in a lane sees it.
@@ -367,12 +374,17 @@ impl ObjectStore for Lab {
         offset: &Path,
     ) -> BoxStream<'static, Result<ObjectMeta>> {
         let (lab, after) = (self.clone(), offset.to_string());
-        let is_backwards = self.lock().lists_backwards;
+        let (is_backwards, unlisted) = {
+            let state = self.lock();
+            (state.lists_backwards, state.unlisted.clone())
+        };
         let folder = format!("{}/", prefix.cloned().unwrap_or_default());
         let list = async move {
             lab.request(move |contents| {
                 let later = contents.now.range(after.clone()..).filter(|(name, _)| **name > after);
-                let inside = later.filter(|(name, _)| name.starts_with(&folder));
+                let inside = later.filter(|(name, _)| {
+                    name.starts_with(&folder) && Some(*name) != unlisted.as_ref()
+                });
                 let found = |(name, bytes): (&String, &Bytes)| {
                     meta(&Path::from(name.as_str()), bytes.len() as u64)
                 };

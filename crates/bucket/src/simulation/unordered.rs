@@ -1,6 +1,9 @@
-//! A store whose lists come in no order of names, as those of S3 Express do.
+//! A store whose lists come in no order of names, as those of S3 Express do, or lack what is put meanwhile, as those of
+//! a directory may.
 
 use super::lab::{Lab, Objects, append, claim, entries, prune, run, snapshot};
+use crate::group::find_gap;
+use crate::record::log_name;
 use crate::{Group, Moment, Owner, Right, Store, verify};
 
 /// One whose name says that it is in S3 Express.
@@ -22,6 +25,24 @@ fn lists_of_s3_express_are_not_taken_for_ordered() {
         assert_eq!(names, ["log/1", "log/1/of-another", "log/2"]);
         let first = store.first_after("log", "log/1").await.expect("a list");
         assert_eq!(first.as_deref(), Some("log/2"));
+    });
+}
+
+#[test]
+fn an_object_that_a_list_lacks_is_not_lost() {
+    run(async {
+        let lab = Lab::new(Objects::new(), 1);
+        let store = lab.store(0, "log", None);
+        let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await.expect("an owner");
+        for entry in ["a", "b"] {
+            append(&mut owner, &[entry]).await.expect("an object");
+        }
+        lab.unlist(&format!("log/{}", log_name(2)));
+        // 1 was the end when it was looked for.
+        assert_eq!(find_gap(&store, 1, 1).await.expect("no gap"), None);
+        store.delete(&[log_name(2)]).await.expect("deleted");
+        let error = find_gap(&store, 1, 1).await.expect_err("a gap");
+        assert!(error.to_string().contains("no lifecycle rule may delete"), "{error}");
     });
 }
 
