@@ -10,6 +10,7 @@ use tierce_harness::{Connection, Launch, Random, Server, TempDir, encode, wait_u
 
 use super::fake_primary::{ID, OTHER_ID, Primary, file_that_says, stream};
 use super::fake_replica::{Replica, line};
+use super::replica::wait_for_log;
 use super::{WRITES, assert_same, info};
 use crate::launch;
 
@@ -335,6 +336,32 @@ fn the_middle_one_may_be_killed_and_started_again() {
         assert_all_same(&chain);
     }
     assert_eq!((full_copies_for(&first), full_copies_for(&middle)), (1, 0));
+}
+
+#[test]
+fn the_middle_one_ends_when_those_below_have_what_it_has() {
+    let primary = Primary::new();
+    let mut middle = primary.replica().with("repl-diskless-sync-delay", "0").start();
+    let mut above = primary.give_copy(100, &[]);
+    above.wait_for(100);
+    let mut below = Replica::new(&middle);
+    let first = stream(&["SET a 1"]);
+    above.send(&first);
+    above.wait_for(100 + first.len() as u64);
+    middle.signal(Signal::TERM);
+    wait_for_log(&middle, "Waiting for replicas before shutting down");
+    // It may have been about to receive.
+    above.send(stream(&["SET b 1"]));
+    loop {
+        let command = below.connection.reply_or_rest();
+        if command.is_empty() {
+            break;
+        }
+        below.offset += command.len() as u64;
+        below.acknowledge();
+    }
+    wait_for_log(&middle, "1 of 1 replicas have everything when shutting down");
+    assert!(middle.wait_for_end().success());
 }
 
 #[test]

@@ -11,7 +11,8 @@
 //! ([`Role::apply_for`]). So nothing of a stream is applied behind the reply to the command that ends it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -156,6 +157,10 @@ pub struct Role {
     closes: AtomicU8,
     /// Held by who applies a stream, and by who changes the role; see [`Role::hold_still`] for the order of locks.
     applies: Mutex<()>,
+    /// The link is to take nothing more from the primary: this server is about to end.
+    holds_link: AtomicBool,
+    /// It takes nothing more.
+    link_stands: AtomicBool,
     /// Bytes that came from primaries since the start.
     received: AtomicU64,
 }
@@ -378,6 +383,30 @@ impl Role {
         if is_current && !state.is_ended {
             let _ = self.changed.wait_for(&mut state, time);
         }
+    }
+
+    /// Has the link take nothing more from the primary, or go on.
+    pub fn hold_link(&self, holds: bool) {
+        self.link_stands.store(false, SeqCst);
+        self.holds_link.store(holds, SeqCst);
+    }
+
+    /// Whether the link, which asks, is to take nothing more. What it has taken is applied.
+    #[must_use]
+    pub fn holds_link(&self) -> bool {
+        let holds = self.holds_link.load(SeqCst);
+        if holds {
+            self.link_stands.store(true, SeqCst);
+        }
+        holds
+    }
+
+    /// Whether nothing more comes from a primary, while the link is held.
+    #[must_use]
+    pub fn link_stands(&self) -> bool {
+        let is_streaming = |of: &Following| of.via == Via::Link && of.link == LinkState::Connected;
+        self.link_stands.load(SeqCst)
+            || !self.state.lock().following.as_ref().is_some_and(is_streaming)
     }
 
     /// Ends the thread that follows.

@@ -1,11 +1,11 @@
-//! What a primary does for its replicas before it ends: it holds writes back, has nothing expire any more, and waits
+//! What a server does for its replicas before it ends: it holds writes back, has nothing expire any more, and waits
 //! until they have everything, for `shutdown-timeout` seconds at most. So one that is promoted lacks nothing, and all
 //! continue without full copies when the server starts again.
+//!
+//! A server that is a replica itself takes nothing more from its primary, and waits in the same way.
 
 use std::sync::Arc;
 use std::time::Duration;
-
-use tierce_replication::link::Place;
 
 use super::quiet::{self, Question};
 use crate::clock::unix_ms;
@@ -32,11 +32,11 @@ pub enum Outcome {
 pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
     const TIMEOUT: DirectiveId = DirectiveId::of("shutdown-timeout");
     let timeout_seconds = server.config.settings().number(TIMEOUT);
-    let is_replica = server.role.following().is_some();
-    if reason.is_now() || timeout_seconds == 0 || is_replica || to_await(server).is_empty() {
+    if reason.is_now() || timeout_seconds == 0 || to_await(server).is_empty() {
         return Outcome::None;
     }
     server.pause.hold();
+    server.role.hold_link(true);
     server.log.notice("Waiting for replicas before shutting down");
     let until_ms = unix_ms().saturating_add(timeout_seconds.saturating_mul(1000));
     server.shutdown().await_replicas(Some(until_ms));
@@ -51,6 +51,7 @@ pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
 /// The server goes on: clients may write again, and keys expire.
 pub fn resume_changes(server: &Server) {
     quiet::resume_expiry(server);
+    server.role.hold_link(false);
     server.pause.let_go();
 }
 
@@ -67,15 +68,23 @@ fn wait(server: &Server, until_ms: i64) -> Outcome {
         Course::Waits | Course::Ends => Some(Outcome::Held),
     };
     let is_over = || course(Duration::ZERO).is_some();
+    let is_replica = server.role.is_replica();
     let is_quiet = quiet::await_writers(server, is_over)
-        && end_expiry(server)
+        && (is_replica || end_expiry(server))
         && quiet::await_shards(server, is_over);
     let mut question = Question::default();
     loop {
-        if is_quiet && quiet::place(server).is_some_and(|place| all_are_level(server, place)) {
+        let place = match is_replica {
+            true => server.role.link_stands().then(|| server.primary.backlog.end()),
+            false => quiet::place(server).map(|place| place.offset),
+        };
+        if is_quiet && place.is_some_and(|offset| all_are_level(server, offset)) {
             return Outcome::Held;
         }
-        question.ask(server);
+        // Into the stream of another server goes no question: its replicas tell how far they are each second.
+        if !is_replica {
+            question.ask(server);
+        }
         if let Some(outcome) = course(LOOK_EVERY) {
             return outcome;
         }
@@ -88,8 +97,8 @@ fn end_expiry(server: &Server) -> bool {
     quiet::end_expiry(server, || !server.role.is_replica())
 }
 
-fn all_are_level(server: &Server, place: Place) -> bool {
-    to_await(server).iter().all(|replica| quiet::is_level(replica, place))
+fn all_are_level(server: &Server, offset: u64) -> bool {
+    to_await(server).iter().all(|replica| quiet::is_level(replica, offset))
 }
 
 fn log_lags(server: &Server) {

@@ -135,7 +135,8 @@ impl Attempt<'_> {
         // As FAILOVER itself finds its target, whose address may be in another case.
         let is_wanted =
             |replica: &Replica| self.plan.target.as_ref().is_none_or(|at| replica.is_at(at));
-        let is_level = |replica: &Replica| replica.listens() && quiet::is_level(replica, place);
+        let is_level =
+            |replica: &Replica| replica.listens() && quiet::is_level(replica, place.offset);
         let target = replicas.iter().find(|replica| is_wanted(replica) && is_level(replica));
         let Some(target) = target.map(|replica| replica.address()) else { return false };
         // Unless a message was published meanwhile.

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tierce_engine::feed::Reader;
 use tierce_replication::link::Place;
 
 use crate::commands::message::{Notice, Reported};
@@ -87,13 +86,13 @@ impl Question {
         if self.position != Some(position) {
             self.position = Some(position);
             server.primary.confirmations.ask();
-            server.feed.call(Reader::Replicas);
+            server.call_for_replicas();
         }
     }
 }
 
-/// Whether a replica has all of the stream.
+/// Whether a replica has all of a stream that ends at this offset.
 #[must_use]
-pub fn is_level(replica: &Replica, place: Place) -> bool {
-    replica.confirms() && replica.acknowledged() == place.offset
+pub fn is_level(replica: &Replica, offset: u64) -> bool {
+    replica.confirms() && replica.acknowledged() == offset
 }

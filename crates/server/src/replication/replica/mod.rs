@@ -250,9 +250,11 @@ impl<'s> Session<'s> {
     }
 
     /// Waits a moment if writers have to wait for what keeps their writes outside of this machine. Clients' writes do,
-    /// too, and what the primary sends would be kept in memory without end. It is heard of again when that is over.
+    /// too, and what the primary sends would be kept in memory without end. It is heard of again when that is over. The
+    /// same before this server ends, while its own replicas get the rest.
     fn is_held_back(&mut self) -> bool {
-        let is_held = self.server.durability.is_held_for_outside();
+        let server = self.server;
+        let is_held = server.durability.is_held_for_outside() || server.role.holds_link();
         if is_held {
             thread::sleep(LOOK_EVERY);
             self.heard = Instant::now();
