@@ -157,8 +157,8 @@ fn the_log_is_compacted_and_stays_bounded() {
         (0..500).for_each(|_| c.expect("+OK"));
     }
     // 30 MB were written, of which 0.5 MB live.
-    // An error if it has begun by itself.
-    c.ask("BGREWRITEAOF");
+    // A pass that is underway may have begun long ago.
+    wait_until("a pass begins", || c.ask("BGREWRITEAOF").text().ends_with("rewriting started"));
     wait_until("the log is compacted", || bytes_in(&dir.path().join("wal")) < 6 << 20);
     c.check("SET last 1", "+OK");
     let server = restart(server, &launch);
