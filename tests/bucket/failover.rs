@@ -37,6 +37,29 @@ fn replicas_of_an_owner_get_what_is_committed() {
 }
 
 #[test]
+fn who_waits_for_replicas_does_not_wait_for_the_interval() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let launch = start(&dir, &bucket).with("bucket-interval", "3600000");
+    let server = launch.with("repl-diskless-sync-delay", "0").start();
+    let replica = crate::launch()
+        .with("appendonly", "yes")
+        .with("replicaof", &format!("127.0.0.1 {}", server.port()))
+        .start();
+    let (mut c, mut level) = (server.connect(), server.connect());
+    wait_until("the replica is there", || c.ask("WAIT 1 100").int() == 1);
+    level.check("CLIENT DURABILITY replicas:1", "+OK");
+    for number in 0..3 {
+        c.check(&format!("SET a {number}"), "+OK");
+        c.check("WAIT 1 0", ":1");
+        c.check(&format!("SET b {number}"), "+OK");
+        c.check("WAITAOF 0 1 0", "[:1, :1]");
+        level.check(&format!("SET c {number}"), "+OK");
+    }
+    replica.connect().check("MGET a b c", r#"["2", "2", "2"]"#);
+    stop(server);
+}
+
+#[test]
 fn failover_leaves_all_that_was_acknowledged_to_the_next_owner() {
     let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
     let mut server = start(&dir, &bucket).start();

@@ -16,7 +16,6 @@
 
 use std::ops::Range;
 
-use tierce_engine::feed::Reader;
 use tierce_net::{ConnKey, ConnMut, Conns};
 
 use crate::commands::lease::Holding;
@@ -174,7 +173,7 @@ impl Awaiting {
     #[inline]
     pub fn turn_end(&mut self, kernel: &Kernel) {
         if std::mem::take(&mut self.asks_replicas) {
-            kernel.feed.call(Reader::Replicas);
+            kernel.call_for_replicas();
         }
         if std::mem::take(&mut self.is_news) {
             kernel.tell_all(&Notice::Durable);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tierce_engine::feed::Reader;
 use tierce_net::ConnMut;
 use tierce_output::{Output, OutputClass};
 use tierce_wire::resp::Proto;
@@ -296,7 +295,7 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
             let replies = vec![HeldReply { reply, has_written: true }];
             let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes: false };
             kernel.wait_for_replicas(&mut caller.waits, &caller.client, unconfirmed);
-            kernel.feed.call(Reader::Replicas);
+            kernel.call_for_replicas();
             // It is called, and suspended anew on the new terms.
             conn.resume();
             return false;

@@ -15,6 +15,7 @@ use super::unblock_by_role;
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
 use crate::clients::Client;
+use crate::durability::SyncPolicy;
 use crate::execute::Mode;
 use crate::kernel::Kernel;
 use crate::replica_level::{ReplicaLevel, Unconfirmed};
@@ -75,8 +76,7 @@ impl Kernel {
         let (to, proto) = (caller.reply_to(), caller.proto);
         self.list(Asker::Client { to, proto }, wanted);
         caller.wait_for(Awaited::Confirmations { to, patience });
-        // It finds out where that is in the stream, and asks the replicas.
-        self.feed.call(Reader::Replicas);
+        self.call_for_replicas();
         self.end_wait_of_replica(&caller.client);
     }
 
@@ -98,8 +98,24 @@ impl Kernel {
         confirmations.has_waiting.store(true, Relaxed);
     }
 
-    /// Has a client wait until replicas have all that was written so far, and its replies with it. To be
-    /// called without a locked shard. The follower of the feed is to be called then, once for all clients of a turn.
+    /// Has the stream go on at once to where the feed is, and replicas asked: somebody is listed who waits for that.
+    pub fn call_for_replicas(&self) {
+        if self.bucket_goes_before_replicas() {
+            self.bucket.hasten(&self.feed);
+        }
+        self.feed.call(Reader::Replicas);
+    }
+
+    /// Whether replicas get only what the bucket has. A server that takes over from the bucket lacks nothing then that
+    /// they have.
+    #[must_use]
+    pub fn bucket_goes_before_replicas(&self) -> bool {
+        let is_at_level = || self.config.live().appendfsync() == SyncPolicy::Bucket;
+        self.bucket.is_on() && (is_at_level() || self.bucket.lease.clock().is_some())
+    }
+
+    /// Has a client wait until replicas have all that was written so far, and its replies with it. To be called without
+    /// a locked shard. [`Kernel::call_for_replicas`] is to be called then, once for all clients of a turn.
     pub fn wait_for_replicas(
         &self,
         waits: &mut Waits,
@@ -132,7 +148,7 @@ impl Kernel {
         let (told, is_told) = mpsc::channel();
         let id = thread::current().id();
         self.list(Asker::Thread { id, told }, Wanted::Level(level));
-        self.feed.call(Reader::Replicas);
+        self.call_for_replicas();
         // As in `end_wait_of_replica`.
         fence(SeqCst);
         if self.role.is_replica() {

@@ -23,7 +23,7 @@ use tierce_replication::translate::{Dialect, Options, Translator};
 
 use super::quiet;
 use crate::clock::unix_ms;
-use crate::config::{ClientClass, DirectiveId, Settings, SyncPolicy};
+use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::server::Server;
 
 /// How often the thread looks whether it is still needed, if nothing changes.
@@ -175,21 +175,10 @@ impl<'s> Writer<'s> {
     /// copy that begins in this batch have more.
     fn await_commit(&self, batch: &FedBatch) {
         let server = self.server;
-        let counts = || {
-            let is_at_level = server.config.live().appendfsync() == SyncPolicy::Bucket;
-            server.bucket.is_on() && (is_at_level || server.bucket.lease.clock().is_some())
-        };
-        if !counts() {
-            return;
-        }
         let Some((position, _)) = batch.iter().last() else { return };
-        while counts() && server.bucket.committed() < position {
+        while server.bucket_goes_before_replicas() && server.bucket.committed() < position {
             if server.primary.ends() || !server.primary.is_active() || server.role.is_replica() {
                 return;
-            }
-            // Without that, replicas are behind by `bucket-interval`.
-            if server.primary.confirmations.is_asking() {
-                server.bucket.hasten(&server.feed);
             }
             server.bucket.wait_for(position, TICK);
         }
