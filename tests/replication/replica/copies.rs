@@ -128,10 +128,18 @@ fn a_transaction_for_which_the_log_has_no_room_keeps_its_place() {
 #[test]
 fn a_copy_is_not_left_in_the_log_as_one_batch() {
     let primary = Primary::new();
-    let server = primary.replica().with("appendonly", "yes").start();
+    let launch = primary.replica().with("appendonly", "yes");
+    let server = launch.with("compaction-bytes-per-second", "10kb").start();
     let mut c = server.connect();
-    let mut follower = primary.give_copy(5, &[("a", "1")]);
+    let passes = |c: &mut Connection| info(c, "aof_rewrites");
+    let strings: Vec<_> = (0..200).map(|key| (format!("key:{key}"), "v".repeat(60))).collect();
+    let strings: Vec<_> = strings.iter().map(|(key, value)| (&**key, &**value)).collect();
+    let mut follower = primary.give_copy(5, &strings);
     follower.wait_for(5);
-    let written = |c: &mut Connection| info(c, "log_compaction_bytes_written");
-    wait_until("a pass has divided it", || written(&mut c) != "0");
+    wait_until("a pass has begun", || info(&mut c, "aof_rewrite_in_progress") == "1");
+    drop(follower);
+    // The one that is underway does not see the next copy.
+    let mut follower = primary.give_copy(7, &strings);
+    follower.wait_for(7);
+    wait_until("another pass has divided it", || passes(&mut c) == "2");
 }

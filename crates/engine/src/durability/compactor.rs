@@ -87,6 +87,8 @@ impl Default for Compaction {
 pub(super) struct Requests {
     /// A pass.
     pub(super) pass: bool,
+    /// One that begins from now on, also behind one that is underway.
+    pub(super) new_pass: bool,
     /// That there is a log, or none.
     pub(super) log: bool,
     /// The number of the last switch.
@@ -145,6 +147,11 @@ impl WalHandle {
             _ => self.compaction.ask(|requests| requests.pass = true),
         }
         Ok(())
+    }
+
+    /// Asks for a pass over all that is in the log now: behind one that is underway, another one.
+    pub(crate) fn compact_what_is_there(&self) {
+        self.compaction.ask(|requests| requests.new_pass = true);
     }
 
     /// Whether writers have to wait because a pass needs what is left of the disk. For a log that has failed

@@ -234,7 +234,10 @@ impl<'k> WalManager<'k> {
             return Task::EndSwitch(requests.switch_id);
         }
         let ends = requests.ends;
-        let wants_pass = std::mem::take(&mut requests.pass);
+        let mut wants_pass = std::mem::take(&mut requests.pass);
+        if self.pass.is_none() {
+            wants_pass |= std::mem::take(&mut requests.new_pass);
+        }
         drop(requests);
         if !is_on {
             return Task::Wait(if ends { Next::End } else { Next::Asked });

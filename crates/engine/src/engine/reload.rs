@@ -124,8 +124,7 @@ impl Engine {
         drop(all);
         // The log has the data as one batch, all of which a start would read before it applies any: a pass divides it.
         if let Some(wal_handle) = self.durability.wal_handle() {
-            // Beside one that is underway it stays as it is until the log has grown.
-            let _ = wal_handle.compact();
+            wal_handle.compact_what_is_there();
         }
         Ok(loaded)
     }
