@@ -48,14 +48,25 @@ fn who_waits_for_replicas_does_not_wait_for_the_interval() {
     let (mut c, mut level) = (server.connect(), server.connect());
     wait_until("the replica is there", || c.ask("WAIT 1 100").int() == 1);
     level.check("CLIENT DURABILITY replicas:1", "+OK");
-    for number in 0..3 {
-        c.check(&format!("SET a {number}"), "+OK");
-        c.check("WAIT 1 0", ":1");
-        c.check(&format!("SET b {number}"), "+OK");
-        c.check("WAITAOF 0 1 0", "[:1, :1]");
-        level.check(&format!("SET c {number}"), "+OK");
-    }
-    replica.connect().check("MGET a b c", r#"["2", "2", "2"]"#);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Others go on writing, and wait for nothing.
+        let (mut other, is_over) = (server.connect(), &is_over);
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                other.check("SET n 1", "+OK");
+            }
+        });
+        for number in 0..10 {
+            c.check(&format!("SET a {number}"), "+OK");
+            c.check("WAIT 1 0", ":1");
+            c.check(&format!("SET b {number}"), "+OK");
+            c.check("WAITAOF 0 1 0", "[:1, :1]");
+            level.check(&format!("SET c {number}"), "+OK");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    replica.connect().check("MGET a b c", r#"["9", "9", "9"]"#);
     stop(server);
 }
 

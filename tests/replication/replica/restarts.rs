@@ -70,6 +70,37 @@ fn a_replica_goes_on_where_its_log_ends() {
     }
 }
 
+/// What it had done is undone, so it comes again; a transaction has done more, and is not done twice.
+#[test]
+fn a_script_of_the_primary_that_a_shutdown_ends_is_not_lost() {
+    const SCRIPT: &str = "redis.call('INCR', 'n') redis.call('SET', 'begun', 1) while true do end";
+    let begins = [SCRIPT, "while true do end"].map(|script| encode(&["EVAL", script, "1", "n"]));
+    let commands = |script: &[u8], is_in_transaction: bool| match is_in_transaction {
+        false => script.to_vec(),
+        true => [&encode(&["MULTI"]), &encode(&["INCR", "n"]), script, &encode(&["EXEC"])].concat(),
+    };
+    for (script, is_in_transaction) in [(&begins[0], false), (&begins[1], true)] {
+        let (primary, dir) = (Primary::new(), TempDir::new());
+        let server = kept(&primary, &dir).with("busy-reply-threshold", "1").start();
+        let mut follower = primary.give_copy(100, &[("n", "5")]);
+        follower.wait_for(100);
+        follower.send(commands(script, is_in_transaction));
+        let mut c = server.connect();
+        wait_until("it runs", || c.ask("GET n").to_string().starts_with("-BUSY"));
+        end(server, false);
+        let server = kept(&primary, &dir).start();
+        let (_follower, psync) = primary.accept_until_psync();
+        let expected = match is_in_transaction {
+            false => format!("PSYNC {ID} 101"),
+            true => "PSYNC ? -1".to_owned(),
+        };
+        assert_eq!(psync, expected);
+        if !is_in_transaction {
+            server.connect().check("MGET n begun", r#"["5", nil]"#);
+        }
+    }
+}
+
 /// Its deadline came between the snapshot and the start. Only the stream says when it goes.
 #[test]
 fn a_key_of_a_place_in_a_stream_is_loaded_behind_its_deadline() {

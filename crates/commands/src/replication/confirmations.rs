@@ -214,6 +214,14 @@ impl Confirmations {
         state.is_to_ask || state.is_asking
     }
 
+    /// Whether somebody waits for what is in the feed up to a position, and not in the stream.
+    #[must_use]
+    pub fn is_awaited_up_to(&self, position: u64) -> bool {
+        let state = self.state.lock();
+        let is_next = |waiting: &Waiting| waiting.offset.is_none() && waiting.position <= position;
+        state.is_to_ask || state.is_asking || state.waiting.iter().any(is_next)
+    }
+
     /// The offset of the stream with all that is up to a position of the feed, if that is in it.
     #[must_use]
     pub fn offset_of(&self, position: u64) -> Option<u64> {

@@ -20,4 +20,4 @@ pub use self::libraries::{
 };
 pub use self::names::Names;
 pub use self::registry::{Keep, KnownScript, Scripts};
-pub use self::running::{Ending, Held, Kind, NotKilled, Run, Running, Ticket};
+pub use self::running::{ENDED_BY_SHUTDOWN, Ending, Held, Kind, NotKilled, Run, Running, Ticket};

@@ -37,6 +37,10 @@ impl Kind {
     }
 }
 
+/// What a program replies that was ended because the server ends.
+pub const ENDED_BY_SHUTDOWN: &str =
+    "ERR Script ended because the server shuts down; its writes were undone";
+
 /// Why a program is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

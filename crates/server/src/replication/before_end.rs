@@ -2,7 +2,10 @@
 //! until they have everything, for `shutdown-timeout` seconds at most. So one that is promoted lacks nothing, and all
 //! continue without full copies when the server starts again.
 //!
-//! A server that is a replica itself takes nothing more from its primary, and waits in the same way.
+//! A server that is a replica itself takes nothing more from its primary ([`Role::hold_link`]), and waits in the same
+//! way.
+//!
+//! [`Role::hold_link`]: crate::commands::replication::role::Role::hold_link
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +39,6 @@ pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
         return Outcome::None;
     }
     server.pause.hold();
-    server.role.hold_link(true);
     server.log.notice("Waiting for replicas before shutting down");
     let until_ms = unix_ms().saturating_add(timeout_seconds.saturating_mul(1000));
     server.shutdown().await_replicas(Some(until_ms));
@@ -51,13 +53,13 @@ pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
 /// The server goes on: clients may write again, and keys expire.
 pub fn resume_changes(server: &Server) {
     quiet::resume_expiry(server);
-    server.role.hold_link(false);
     server.pause.let_go();
 }
 
+/// Those that get the stream or a copy. No other copy begins any more.
 fn to_await(server: &Server) -> Vec<Arc<Replica>> {
     let mut replicas = server.primary.replicas();
-    replicas.retain(|replica| replica.will_confirm());
+    replicas.retain(|replica| replica.will_confirm() && replica.waits().is_none());
     replicas
 }
 
@@ -68,13 +70,15 @@ fn wait(server: &Server, until_ms: i64) -> Outcome {
         Course::Waits | Course::Ends => Some(Outcome::Held),
     };
     let is_over = || course(Duration::ZERO).is_some();
-    let is_replica = server.role.is_replica();
     let is_quiet = quiet::await_writers(server, is_over)
-        && (is_replica || end_expiry(server))
+        && (server.role.is_replica() || end_expiry(server))
         && quiet::await_shards(server, is_over);
     let mut question = Question::default();
     loop {
+        let is_replica = server.role.is_replica();
         let place = match is_replica {
+            // Else the server would be gone before the other one takes over.
+            _ if server.failover.is_on() => None,
             true => server.role.link_stands().then(|| server.primary.backlog.end()),
             false => quiet::place(server).map(|place| place.offset),
         };

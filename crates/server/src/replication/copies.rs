@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_commands::replication::{Begun, Copy, Replica};
+use tierce_commands::replication::{Begun, Copy, Replica, Source};
 use tierce_engine::feed::Reader;
 use tierce_rdb::{VERSION_REDIS_6_2, VERSION_REDIS_7_0};
 use tierce_replication::translate::Dialect;
@@ -141,8 +141,8 @@ fn version_max(settings: &Settings) -> Option<u16> {
 }
 
 /// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
-/// wait for that to begin first. While the log has failed the copy would get no place in the stream, and nothing
-/// else could be saved meanwhile; nor does one begin beside the last snapshot of a server that ends.
+/// wait for that to begin first. While the log has failed, a copy that is marked in the changes would get no place, and
+/// nothing else could be saved meanwhile; nor does one begin beside the last snapshot of a server that ends.
 fn is_copy_due(
     server: &Server,
     replicas: &[Arc<Replica>],
@@ -151,10 +151,11 @@ fn is_copy_due(
 ) -> bool {
     const DELAY: DirectiveId = DirectiveId::of("repl-diskless-sync-delay");
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
-    if server.durability.log_has_failed() || server.shutdown().is_asked() {
+    let is_active = server.primary.is_active();
+    let is_marked = is_active && server.primary.source() == Source::Changes;
+    if is_marked && server.durability.log_has_failed() || server.shutdown().is_asked() {
         return false;
     }
-    let is_active = server.primary.is_active();
     let waits = |replica: &&Arc<Replica>| {
         replica.waits().is_some() && (is_active || !replica.wants_stream())
     };

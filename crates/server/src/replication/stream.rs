@@ -180,6 +180,10 @@ impl<'s> Writer<'s> {
             if server.primary.ends() || !server.primary.is_active() || server.role.is_replica() {
                 return;
             }
+            // Who began to wait has hastened what there was, and this batch may have more.
+            if server.primary.confirmations.is_awaited_up_to(position) {
+                server.bucket.hasten(&server.feed);
+            }
             server.bucket.wait_for(position, TICK);
         }
     }

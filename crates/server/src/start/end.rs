@@ -84,6 +84,8 @@ fn serve_until_shutdown(server: &Server) -> bool {
             Shutdown::Deposed => "Another server owns the bucket: this one ends",
             Shutdown::HandsOver => "FAILOVER: the bucket has everything, and this server ends",
         });
+        // A script of the primary that is ended here comes again.
+        server.role.hold_link(true);
         // What they hold is needed for the last snapshot.
         server.scripts.running.end_all();
         let awaited = await_replicas(server, reason);
@@ -125,6 +127,7 @@ fn save_before_end(server: &Server) -> bool {
 fn stay_up(server: &Server, awaited: Outcome) {
     server.shutdown().cancel();
     server.scripts.running.go_on();
+    server.role.hold_link(false);
     if awaited != Outcome::Aborted {
         server.pause.end();
     }

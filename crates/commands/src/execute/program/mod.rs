@@ -35,7 +35,9 @@ use super::{Context, Mode};
 use crate::command::{Done, Flags};
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
-use crate::scripting::{Ending, Held, History, Kind, KnownFunction, Run, Ticket};
+use crate::scripting::{
+    ENDED_BY_SHUTDOWN, Ending, Held, History, Kind, KnownFunction, Run, Ticket,
+};
 use crate::slowlog;
 use crate::stats::Stat;
 
@@ -476,9 +478,7 @@ impl<'k> Context<'_, 'k> {
 
 fn error_of(stop: Stop, ending: Option<Ending>) -> CommandError {
     CommandError::new(match (stop, ending) {
-        (Stop::Killed, Some(Ending::Shutdown)) => {
-            "ERR Script ended because the server shuts down; its writes were undone"
-        }
+        (Stop::Killed, Some(Ending::Shutdown)) => ENDED_BY_SHUTDOWN,
         (Stop::Killed, _) => "ERR Script killed by user with SCRIPT KILL. Its writes were undone",
         (Stop::TimeLimit, _) => {
             "ERR Script has run longer than script-time-limit allows. Its writes were undone"

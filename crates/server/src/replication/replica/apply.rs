@@ -17,6 +17,7 @@ use tierce_wire::resp::{Args, ReplyDecoder};
 
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
+use crate::commands::scripting::ENDED_BY_SHUTDOWN;
 use crate::server::Server;
 
 /// Errors of commands that are logged for one link.
@@ -120,8 +121,16 @@ impl<'s> Applier<'s> {
         let error = reply.strip_prefix(b"-").map(|text| text.trim_ascii_end().to_vec());
         let failed = if error.is_none() { first_error_within(reply) } else { None };
         self.output.truncate(begin);
-        if let Some(error) = failed {
-            self.log(b"in a transaction", &error);
+        if let Some(error) = &failed {
+            self.log(b"in a transaction", error);
+        }
+        let is_ended = |error: &Vec<u8>| *error == ENDED_BY_SHUTDOWN.as_bytes();
+        if error.as_ref().is_some_and(is_ended) {
+            // It has changed nothing, and comes again.
+            return Applied::GivenUp;
+        }
+        if failed.as_ref().is_some_and(is_ended) {
+            return self.lose("a script in a transaction of the primary was ended".to_owned());
         }
         match error {
             Some(error) if name.eq_ignore_ascii_case(b"exec") || lacks_script(name, &error) => {
@@ -140,6 +149,8 @@ impl<'s> Applier<'s> {
     /// The data are no copy any more, for this reason.
     fn lose(&mut self, why: String) -> Applied {
         self.server.primary.end_stream();
+        // A transaction may have changed something, and logged its place with that.
+        self.server.leave_stream();
         self.place = None;
         Applied::Lost(why)
     }

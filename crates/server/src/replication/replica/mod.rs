@@ -251,10 +251,11 @@ impl<'s> Session<'s> {
 
     /// Waits a moment if writers have to wait for what keeps their writes outside of this machine. Clients' writes do,
     /// too, and what the primary sends would be kept in memory without end. It is heard of again when that is over. The
-    /// same before this server ends, while its own replicas get the rest.
+    /// same before this server ends, but for a failover, which needs the link.
     fn is_held_back(&mut self) -> bool {
         let server = self.server;
-        let is_held = server.durability.is_held_for_outside() || server.role.holds_link();
+        let stands = !server.failover.is_on() && server.role.holds_link();
+        let is_held = stands || server.durability.is_held_for_outside();
         if is_held {
             thread::sleep(LOOK_EVERY);
             self.heard = Instant::now();
