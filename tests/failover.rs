@@ -612,6 +612,24 @@ fn other_replicas_follow_the_new_primary_without_full_copies() {
     assert_eq!(log.matches("Full copy from").count(), 1, "{log}");
 }
 
+#[test]
+fn a_shutdown_during_a_failover_leaves_a_primary() {
+    let (mut from, to) = (Node::start(launch()).server, Node::start(launch()).server);
+    follow(&to, &from);
+    let mut c = from.connect();
+    c.check("SET a 1", "+OK");
+    to.signal(Signal::STOP);
+    c.check("SET a 2", "+OK");
+    c.check(&format!("FAILOVER TO 127.0.0.1 {}", to.port()), "+OK");
+    from.signal(Signal::TERM);
+    wait_for_log(&from, "Waiting for replicas before shutting down");
+    to.signal(Signal::CONT);
+    assert_eq!(from.wait_for_end().code(), Some(0));
+    let mut r = to.connect();
+    assert_eq!(info(&mut r, "role"), "master");
+    r.check("GET a", r#""2""#);
+}
+
 /// Whether the replica, which is slow, gets everything before the server ends.
 fn ends_behind_slow_replica(end: impl FnOnce(&mut Server)) {
     let mut server = Node::start(launch()).server;
