@@ -149,10 +149,12 @@ fn a_pipeline_can_change_its_own_limit() {
     // A command that must evict in a limited time leaves the rest to another thread.
     c.check("CONFIG SET maxmemory-eviction-tenacity 100", "+OK");
     c.check("CONFIG SET maxmemory 1 maxmemory-policy allkeys-lru", "+OK");
-    // Without data nothing is in use, so each write finds room, and the next one takes it back.
+    // Without data nothing is in use, so each write finds room, and the next one takes it back, unless the thread that
+    // keeps the limit beside all writes was sooner.
     c.check("SET c d", "+OK");
     c.check("SET g h", "+OK");
-    c.check("DBSIZE", ":1");
+    assert!(c.ask("DBSIZE").int() <= 1);
+    c.check("EXISTS c", ":0");
 }
 
 #[test]
