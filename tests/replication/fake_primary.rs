@@ -112,6 +112,9 @@ impl<S: Read + Write> Follower<S> {
     #[track_caller]
     pub(crate) fn command(&mut self) -> String {
         loop {
+            // Signs of life while it loads a copy.
+            let blank = self.received.iter().take_while(|byte| **byte == b'\n').count();
+            self.received.drain(..blank);
             if let Some((reply, len)) = Reply::decode(&self.received) {
                 self.received.drain(..len);
                 let words: Vec<_> = reply.items().iter().map(Reply::text).collect();

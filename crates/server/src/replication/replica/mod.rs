@@ -138,6 +138,10 @@ fn run(server: &Server) {
     let mut last_error = String::new();
     let mut takeover = Takeover::default();
     while let Some(Following { number, .. }) = server.role.wait_for_primary() {
+        if is_held_before_end(server) {
+            server.role.pause(number, LOOK_EVERY);
+            continue;
+        }
         // The stream of its time as a primary is completed first.
         if !server.primary.wait_for_link(LOOK_EVERY) {
             continue;
@@ -183,6 +187,11 @@ fn run(server: &Server) {
         }
         server.role.pause(number, RETRY_AFTER);
     }
+}
+
+/// Whether nothing more is to be taken from the primary, as this server is about to end. A failover needs the link.
+fn is_held_before_end(server: &Server) -> bool {
+    !server.failover.is_on() && server.role.holds_link()
 }
 
 /// One link.
@@ -251,11 +260,10 @@ impl<'s> Session<'s> {
 
     /// Waits a moment if writers have to wait for what keeps their writes outside of this machine. Clients' writes do,
     /// too, and what the primary sends would be kept in memory without end. It is heard of again when that is over. The
-    /// same before this server ends, but for a failover, which needs the link.
+    /// same before this server ends.
     fn is_held_back(&mut self) -> bool {
         let server = self.server;
-        let stands = !server.failover.is_on() && server.role.holds_link();
-        let is_held = stands || server.durability.is_held_for_outside();
+        let is_held = is_held_before_end(server) || server.durability.is_held_for_outside();
         if is_held {
             thread::sleep(LOOK_EVERY);
             self.heard = Instant::now();
