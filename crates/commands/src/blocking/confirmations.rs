@@ -98,7 +98,8 @@ impl Kernel {
         confirmations.has_waiting.store(true, Relaxed);
     }
 
-    /// Has the stream go on at once to where the feed is, and replicas asked: somebody is listed who waits for that.
+    /// Sends replicas at once all that was written so far, and asks them how far they are. To be called when a client
+    /// has begun to wait for that.
     pub fn call_for_replicas(&self) {
         if self.bucket_goes_before_replicas() {
             self.bucket.hasten(&self.feed);

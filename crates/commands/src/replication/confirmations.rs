@@ -214,7 +214,7 @@ impl Confirmations {
         state.is_to_ask || state.is_asking
     }
 
-    /// Whether somebody waits for what is in the feed up to a position, and not in the stream.
+    /// Whether a client, or a failover, waits until the stream has reached this position of the feed.
     #[must_use]
     pub fn is_awaited_up_to(&self, position: u64) -> bool {
         let state = self.state.lock();
