@@ -93,20 +93,24 @@ mod memory_goes_back;
 mod metrics;
 mod overload;
 
-// The process.
+// The process and its tools.
 mod bucket;
 mod failover;
 mod loading;
+mod race;
 mod redirections;
 mod released_formats;
 mod replication;
 mod settings_at_their_limits;
 mod shutdown;
+mod signals;
 mod snapshots;
 mod snapshots_of_large_collections;
 mod spill;
+mod terminal;
 mod unix_socket_and_ipv6;
 mod upgrading;
+mod upkeep;
 
 // Scripts.
 mod scripts;

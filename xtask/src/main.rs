@@ -8,6 +8,7 @@ mod documents;
 mod hit_ratio;
 mod memcached;
 mod start_time;
+mod test;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,8 @@ enum Task {
     StartTime(start_time::Options),
     /// Abuse all protocols at random, while well-behaved clients verify their data.
     Abuse(abuse::Options),
+    /// Run all tests, and a failed one twice more, alone.
+    Test(test::Options),
     /// Draw the chart of the README from docs/benchmarks.csv.
     Chart,
     /// Write the pages of docs/ that are made from tables in the code.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Stalls(options) => collections::stalls(&options),
         Task::StartTime(options) => start_time::run(&options),
         Task::Abuse(options) => abuse::run(&options),
+        Task::Test(options) => test::run(&options),
         Task::Chart => chart::write(),
         Task::Documents => documents::write(),
     };

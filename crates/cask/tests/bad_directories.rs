@@ -157,7 +157,11 @@ fn second_process_is_refused_until_the_first_is_done() {
     let scratch = Scratch::new("second-process");
     let ask = || {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "second_process_is_refused_until_the_first_is_done", "--nocapture"])
+            .args([
+                "--exact",
+                "bad_directories::second_process_is_refused_until_the_first_is_done",
+                "--nocapture",
+            ])
             .env(SECOND_PROCESS, &scratch.0)
             .output()
             .unwrap();

@@ -1,10 +1,8 @@
 //! Growing to many entries loses none, nor does shrinking; `examples/growth.rs` does the same with
 //! ten million.
 
-mod support;
-
+use crate::support::{contains, even, insert, remove};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use support::{contains, even, insert, remove};
 use tierce_dash::Table;
 
 const COUNT: u32 = if cfg!(miri) { 180 } else { 300_000 };

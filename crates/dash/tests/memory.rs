@@ -1,10 +1,8 @@
 //! Memory is accounted exactly, follows the number of entries both ways, and does not flutter.
 
-mod support;
-
+use crate::support::{Entry, Hashes, even, insert, mix, remove};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use support::{Entry, Hashes, even, insert, mix, remove};
 use tierce_dash::Table;
 
 thread_local! {

@@ -1,10 +1,8 @@
 //! The table says what a `HashSet` says, whatever the hashes look like.
 
-mod support;
-
+use crate::support::{Hashes, config, contains, hash_of, insert, remove};
 use proptest::prelude::*;
 use std::collections::HashSet;
-use support::{Hashes, config, contains, hash_of, insert, remove};
 use tierce_dash::Table;
 
 /// A step of a random history; numbers name entries.
@@ -97,9 +95,13 @@ fn entries_can_be_changed_in_place() {
     let mut table: Table<(u64, u32)> = Table::new();
     let key_hash = |entry: &(u64, u32)| entry.0;
     for number in 0..100 {
-        table.insert_unique(support::mix(number), (support::mix(number), 0), &key_hash);
+        table.insert_unique(
+            crate::support::mix(number),
+            (crate::support::mix(number), 0),
+            &key_hash,
+        );
     }
-    let hash = support::mix(42);
+    let hash = crate::support::mix(42);
     table.find_mut(hash, |entry| entry.0 == hash).expect("42 is there").1 = 7;
     assert_eq!(table.find(hash, |entry| entry.0 == hash), Some(&(hash, 7)));
     assert_eq!(table.iter().filter(|entry| entry.1 == 7).count(), 1);
@@ -114,7 +116,7 @@ fn entries_are_dropped_exactly_once() {
     let fill = |count: u64| {
         let mut table = Table::new();
         for number in 0..count {
-            let entry = (support::mix(number), Rc::clone(&counted));
+            let entry = (crate::support::mix(number), Rc::clone(&counted));
             table.insert_unique(entry.0, entry, &hash);
         }
         table
@@ -124,7 +126,7 @@ fn entries_are_dropped_exactly_once() {
     let mut table = fill(count);
     assert_eq!(Rc::strong_count(&counted), 1 + count as usize);
     for number in 0..count / 2 {
-        let key = support::mix(number);
+        let key = crate::support::mix(number);
         assert!(table.remove(key, |entry| entry.0 == key, &hash).is_some());
     }
     assert_eq!(Rc::strong_count(&counted), 1 + (count - count / 2) as usize);
@@ -148,14 +150,14 @@ fn a_panicking_hasher_leaves_the_table_whole() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let mut table = Table::new();
     let calls_left = Cell::new(usize::MAX);
-    let hasher = |entry: &support::Entry| {
+    let hasher = |entry: &crate::support::Entry| {
         calls_left.set(calls_left.get().checked_sub(1).expect("no calls left"));
         hash_of(entry)
     };
     let mut inserted = Vec::new();
     let mut panics = 0;
     for id in 0..if cfg!(miri) { 150 } else { 3000 } {
-        let entry = support::even(id);
+        let entry = crate::support::even(id);
         calls_left.set(id as usize % 97);
         let insertion = catch_unwind(AssertUnwindSafe(|| {
             table.insert_unique(entry.hash, entry, &hasher);

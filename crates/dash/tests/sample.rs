@@ -1,9 +1,7 @@
 //! Sampling reaches every entry, none much more often than the others, and ends on sparse tables.
 
-mod support;
-
+use crate::support::{even, insert, mix, remove};
 use std::collections::HashMap;
-use support::{even, insert, mix, remove};
 use tierce_dash::Table;
 
 #[test]

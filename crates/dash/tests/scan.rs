@@ -1,10 +1,8 @@
 //! A scan visits exactly once what stays, while everything else comes, goes, grows and shrinks.
 
-mod support;
-
+use crate::support::{Entry, Hashes, config, even, hash_of, insert, remove};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
-use support::{Entry, Hashes, config, even, hash_of, insert, remove};
 use tierce_dash::Table;
 
 /// What happens between two calls of a scan.

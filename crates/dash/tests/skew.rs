@@ -1,9 +1,7 @@
 //! Hashes that are not evenly distributed cost speed, but neither correctness nor, beyond a factor,
 //! memory. Growing must come to an end even though it does not help.
 
-mod support;
-
-use support::{Entry, Hashes, contains, hash_of, insert, remove};
+use crate::support::{Entry, Hashes, contains, hash_of, insert, remove};
 use tierce_dash::Table;
 
 /// Several times what a segment holds, so that splitting has been tried. Too few under Miri for
@@ -72,14 +70,14 @@ fn narrow_clusters() {
 /// The caller spent 16 bits on choosing the table and shifted them out: no skew at all.
 #[test]
 fn sixteen_bits_shifted_out_do_no_harm() {
-    check(|id| Entry { hash: support::mix(u64::from(id)) << 16, id }, 26);
+    check(|id| Entry { hash: crate::support::mix(u64::from(id)) << 16, id }, 26);
 }
 
 /// A cluster that would need a directory of 2^30 slots to be told apart.
 #[test]
 fn the_directory_stays_small() {
     let mut table = Table::new();
-    let cluster = |id: u32| Entry { hash: 1 << 63 | support::mix(u64::from(id)) >> 30, id };
+    let cluster = |id: u32| Entry { hash: 1 << 63 | crate::support::mix(u64::from(id)) >> 30, id };
     (0..COUNT).for_each(|id| insert(&mut table, cluster(id)));
     assert!(table.memory_bytes() / table.len() < 40 || cfg!(miri));
     assert!((0..COUNT).step_by(11).all(|id| contains(&table, cluster(id))));

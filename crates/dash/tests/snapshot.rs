@@ -1,10 +1,8 @@
 //! A snapshot is the table at the moment it began, each entry once, whatever happens meanwhile.
 
-mod support;
-
+use crate::support::{Hashes, config};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use support::{Hashes, config};
 use tierce_dash::{Snapshot, Table};
 
 /// What the table of these tests holds: a key and a value that changes.

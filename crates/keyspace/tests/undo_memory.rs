@@ -1,8 +1,6 @@
 //! What was rolled back takes no memory afterwards: neither the undo log, nor what was done under it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use crate::counting::held_bytes;
 use tierce_collections::random::Random;
 use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, Set, SortedSet, Stream};
@@ -10,37 +8,6 @@ use tierce_keyspace::{
     CollectionType, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
     Removal, ShardLocks,
 };
-
-thread_local! {
-    /// Bytes this thread has allocated and not freed. Tests run on threads of their own.
-    static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting.
-struct Counting;
-
-fn count(bytes: isize) {
-    // The counter is gone while its thread ends, when it is not read any more.
-    _ = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
-}
-
-// SAFETY: everything is passed on to the system's allocator, as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
-        // SAFETY: the caller keeps to the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: the caller keeps to the contract of `dealloc`.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
@@ -189,19 +156,19 @@ fn ten_thousand_guards_that_were_rolled_back_leave_nothing_behind() {
     let guards = 10_000;
     // What is made once in a process is there then.
     roll_back(&filled(), &mut Random::new(1));
-    let begin = HELD_BYTES.get();
+    let begin = held_bytes();
     let keyspace = filled();
     let entries = keyspace.memory().entries;
     let mut random = Random::new(7);
-    let before = HELD_BYTES.get();
+    let before = held_bytes();
     let (mut at_half, mut resident_at_half) = (0, 0);
     for guard in 0..guards {
         roll_back(&keyspace, &mut random);
         if guard == guards / 2 {
-            (at_half, resident_at_half) = (HELD_BYTES.get(), resident_bytes());
+            (at_half, resident_at_half) = (held_bytes(), resident_bytes());
         }
     }
-    let (after, resident) = (HELD_BYTES.get(), resident_bytes());
+    let (after, resident) = (held_bytes(), resident_bytes());
     let memory = keyspace.memory();
     assert!(after - before <= ROOM_BYTES_MAX, "{} bytes of {memory:?}", after - before);
     assert!(after - at_half <= ROOM_BYTES_MAX / 4, "{} bytes in the second half", after - at_half);
@@ -209,7 +176,7 @@ fn ten_thousand_guards_that_were_rolled_back_leave_nothing_behind() {
     assert!(grown <= RESIDENT_GROWTH_MAX, "{grown} bytes more are resident after the second half");
     assert!(memory.entries <= entries + ROOM_BYTES_MAX as u64 / 2, "{} {entries}", memory.entries);
     drop(keyspace);
-    assert_eq!(HELD_BYTES.get(), begin, "all is freed");
+    assert_eq!(held_bytes(), begin, "all is freed");
 }
 
 /// Where no table grows, no deadline is set and no block is cut, the allocator has to the byte what it had before.
@@ -236,7 +203,7 @@ fn the_allocator_has_to_the_byte_what_it_had_before() {
     };
     // Each key is restored once, and has as much room as any of what follows needs.
     edits(600);
-    let before = HELD_BYTES.get();
+    let before = held_bytes();
     (0..500).for_each(|_| edits(20));
-    assert_eq!(HELD_BYTES.get(), before);
+    assert_eq!(held_bytes(), before);
 }

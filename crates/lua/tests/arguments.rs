@@ -1,8 +1,6 @@
 //! The tables `KEYS` and `ARGV`, which machines use again: no script finds anything of another one in them.
 
-mod harness;
-
-use harness::{Commands, TestMachine};
+use crate::harness::{Commands, TestMachine};
 use proptest::prelude::*;
 use tierce_lua::{Call, Script};
 

@@ -1,8 +1,6 @@
 //! Libraries: how they are loaded, what they register, and how their functions are called.
 
-mod harness;
-
-use harness::{Commands, TestMachine};
+use crate::harness::{Commands, TestMachine};
 use tierce_lua::{Call, Flags, Library, LibraryId, Outcome, Stop};
 
 const HEAD: &str = "#!lua name=x\n";

@@ -1,8 +1,6 @@
 //! What scripts can and cannot do to their machine.
 
-mod harness;
-
-use harness::{Commands, TestMachine};
+use crate::harness::{Commands, TestMachine};
 use tierce_lua::{Outcome, Stop};
 
 fn check(source: &str, expected: &str) {

@@ -1,8 +1,6 @@
 //! Replies of commands in Lua, and values of Lua as replies.
 
-mod harness;
-
-use harness::{Commands, TestMachine};
+use crate::harness::{Commands, TestMachine};
 use proptest::prelude::*;
 use tierce_lua::Outcome;
 use tierce_wire::resp::Proto;

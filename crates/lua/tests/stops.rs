@@ -1,8 +1,6 @@
 //! No function of the sandbox catches what stops a script, and none keeps it from being stopped.
 
-mod harness;
-
-use harness::{Commands, TestMachine};
+use crate::harness::{Commands, TestMachine};
 use tierce_lua::{Outcome, Stop};
 
 /// All functions that scripts find, by path.

@@ -1,17 +1,29 @@
-//! A server without file descriptors turns connections away and neither spins nor stops. A file of
-//! its own, since the limit is the whole process'.
-
-mod support;
+//! A server without file descriptors turns connections away and neither spins nor stops.
 
 use std::fs::File;
 use std::io::Read;
 use std::net::TcpStream;
+use std::process::Command;
 
+use crate::support::{Server, Stream, eventually};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::{Server, Stream, eventually};
 
+/// Says that this process is the one that runs the test alone.
+const ALONE: &str = "TIERCE_TEST_ALONE";
+
+/// The limit is that of the whole process, so the test runs in a process of its own.
 #[test]
 fn connections_beyond_the_descriptors_are_closed_and_the_others_served() {
+    if std::env::var_os(ALONE).is_some() {
+        return run_out_of_descriptors();
+    }
+    let name = "descriptors::connections_beyond_the_descriptors_are_closed_and_the_others_served";
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let status = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").status().unwrap();
+    assert!(status.success());
+}
+
+fn run_out_of_descriptors() {
     let server = Server::one_worker();
     let (mut served, _) = server.connect_known();
     let limit = getrlimit(Resource::Nofile);

@@ -1,14 +1,12 @@
 //! Connections end: by the peer, by the service, by shutting down.
 
-mod support;
-
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use support::{Client, Event, Server, Stream, eventually};
+use crate::support::{Client, Event, Server, Stream, eventually};
 use tierce_net::{Clock, CloseReason, Config, ConnKey};
 
 #[test]
@@ -17,7 +15,7 @@ fn requests_before_the_peers_last_byte_are_answered() {
     for count in [1, 10, 20_000] {
         let (mut client, key) = server.connect_known();
         let requests = "echo x\n".repeat(count);
-        let mut writer = support::Client::new(client.stream.try_clone().unwrap());
+        let mut writer = crate::support::Client::new(client.stream.try_clone().unwrap());
         let sender = std::thread::spawn(move || {
             writer.send(&requests);
             // The incomplete rest is forgotten.
@@ -77,7 +75,7 @@ fn a_peer_that_has_shut_its_sending_half_may_read_slowly() {
     }
     chunks.for_each(|chunk| client.read_exactly(chunk));
     assert_eq!(received.pop(), Some(b'\n'));
-    assert!(received == support::pattern(LONG));
+    assert!(received == crate::support::pattern(LONG));
     assert!(ahead_ms.load(Relaxed) > 200_000);
     eventually(|| server.report().is_empty());
 }
@@ -98,7 +96,7 @@ fn last_words_survive_input_that_nobody_reads() {
     let (mut client, key) = server.connect_known();
     // More than the loop has read when the session ends. Closing right away would reset the
     // connection, and the reply would be lost.
-    let mut writer = support::Client::new(client.stream.try_clone().unwrap());
+    let mut writer = crate::support::Client::new(client.stream.try_clone().unwrap());
     let sender = std::thread::spawn(move || {
         writer.send(&format!("quit\n{}", "x".repeat(3_000_000)));
     });
@@ -131,7 +129,7 @@ fn draining_sends_what_waits_and_ends() {
     let (mut idle, idle_key) = server.connect_known();
     busy.send("attach 20000000\n");
     server.report_when(key, |report| report.output_bytes > 0);
-    server.handle().drain(support::PATIENCE);
+    server.handle().drain(crate::support::PATIENCE);
     assert!(matches!(server.wait_for_close(idle_key), CloseReason::Shutdown));
     assert_eq!(idle.rest(), "");
     busy.expect_pattern(20_000_000);

@@ -1,12 +1,10 @@
 //! Output that waits for more than the socket: released in its order, and no reason to close.
 
-mod support;
-
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use crate::support::{Client, Server};
 use rustix::event::{PollFd, PollFlags, poll};
-use support::{Client, Server};
 use tierce_net::{CloseReason, Config, OutputClass, OutputLimit, OutputLimits};
 
 /// Whether nothing has arrived at the client.

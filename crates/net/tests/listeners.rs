@@ -1,7 +1,5 @@
 //! Where a server can listen, and what it says when it cannot.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
-use support::{Client, Event, Server};
+use crate::support::{Client, Event, Server};
 use tierce_net::{BindAddress, Config, Endpoints, ListenAddress, Listener, ListenerTag, Presence};
 
 const TAG: ListenerTag = ListenerTag(7);

@@ -1,10 +1,8 @@
 //! Workers are told things by other threads, and tell their connections.
 
-mod support;
-
 use std::net::TcpStream;
 
-use support::{Client, Event, Message, Server};
+use crate::support::{Client, Event, Message, Server};
 use tierce_net::{CloseReason, Config, ConnKey};
 
 #[test]

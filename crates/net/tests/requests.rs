@@ -1,11 +1,9 @@
 //! Requests arrive in any pieces and are answered in order.
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 
-use support::{Client, Server};
+use crate::support::{Client, Server};
 use tierce_net::Config;
 
 #[test]
@@ -46,7 +44,7 @@ fn a_request_may_be_larger_than_all_buffers() {
     // Below and above what is moved back to the worker's buffer, the buffer itself, the largest
     // block, and what is received in one turn.
     for len in [1000, 4095, 4096, 4097, 65_530, 65_531, 100_000, 1 << 20, 5_000_000] {
-        let text = String::from_utf8(support::pattern(len)).unwrap();
+        let text = String::from_utf8(crate::support::pattern(len)).unwrap();
         client.send(&format!("echo first\necho {text}\necho last\n"));
         client.expect("first");
         client.expect_pattern(len);

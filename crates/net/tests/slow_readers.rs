@@ -1,8 +1,6 @@
 //! Output that is not read waits, in order, up to a limit.
 
-mod support;
-
-use support::Server;
+use crate::support::Server;
 use tierce_net::{CloseReason, Config, OutputClass, OutputLimit, OutputLimits};
 
 const MIB: usize = 1024 * 1024;
@@ -113,7 +111,7 @@ fn what_others_write_is_bounded_while_it_is_built() {
     let (mut client, key) = server.connect_known();
     server.with(key, |conn| {
         for _ in 0..100 {
-            conn.output().attach(std::sync::Arc::new(support::pattern(100_000)));
+            conn.output().attach(std::sync::Arc::new(crate::support::pattern(100_000)));
         }
     });
     match server.wait_for_close(key) {

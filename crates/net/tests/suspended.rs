@@ -1,10 +1,8 @@
 //! A suspended session is not called until it is resumed.
 
-mod support;
-
 use std::io::{ErrorKind, Write};
 
-use support::{PATIENCE, Server, Stream};
+use crate::support::{PATIENCE, Server, Stream};
 use tierce_net::{CloseReason, Config};
 
 #[test]

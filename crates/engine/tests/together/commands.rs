@@ -7,8 +7,8 @@ use tierce_keyspace::{
     Removal, ShardLocks,
 };
 
-use crate::history::{DbKey, Edit, End, Write, element, element_range, text};
-use crate::model::next_id;
+use crate::together::history::{DbKey, Edit, End, Write, element, element_range, text};
+use crate::together::model::next_id;
 
 pub fn name((_, key): DbKey) -> [u8; 2] {
     [b'k', b'0' + key]

@@ -10,8 +10,8 @@ use tierce_keyspace::{
     VersionFor,
 };
 
-use crate::history::DbKey;
-use crate::model::{Contents, Entry, Field, Group, Id, Stream, Value, code_place};
+use crate::together::history::DbKey;
+use crate::together::model::{Contents, Entry, Field, Group, Id, Stream, Value, code_place};
 
 /// What anybody would see at this time. Fetches what is on disk.
 pub fn read(keyspace: &Keyspace, now_ms: i64) -> Result<Contents, String> {

@@ -4,8 +4,8 @@
 //! them: after the death of the process one that has in it everything that was acknowledged, after a power
 //! cut at least everything that was synced.
 
-use crate::history::Crash;
-use crate::model::Contents;
+use crate::together::history::Crash;
+use crate::together::model::Contents;
 
 /// What is certain of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

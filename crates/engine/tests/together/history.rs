@@ -5,7 +5,7 @@
 
 use tierce_keyspace::CodeKind;
 
-use crate::model::{Stream, Value};
+use crate::together::model::{Stream, Value};
 
 /// A number that names an element, a member, a field, a group or a text.
 pub type Number = u16;

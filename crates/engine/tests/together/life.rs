@@ -10,14 +10,14 @@ use tierce_collections::Hash;
 use tierce_engine::durability::{Next, WalManager};
 use tierce_keyspace::{Cleaning, Eviction, Keyspace, Policy, SpillBatch};
 
-use crate::commands::{self, name};
-use crate::contents::{self, difference};
-use crate::guarantees::Guarantees;
-use crate::history::{Crash, DbKey, Fault, Step, Write};
-use crate::model::Contents;
-use crate::saving::Saving;
-use crate::start::Started;
-use crate::world::{Death, Failure, World};
+use crate::together::commands::{self, name};
+use crate::together::contents::{self, difference};
+use crate::together::guarantees::Guarantees;
+use crate::together::history::{Crash, DbKey, Fault, Step, Write};
+use crate::together::model::Contents;
+use crate::together::saving::Saving;
+use crate::together::start::Started;
+use crate::together::world::{Death, Failure, World};
 
 pub struct Life<'k, 'w> {
     pub world: &'w mut World,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use tierce_keyspace::CodeKind;
 
-use crate::history::{DATABASES, DbKey, Edit, End, Write, element, element_range, text};
+use crate::together::history::{DATABASES, DbKey, Edit, End, Write, element, element_range, text};
 
 /// Where a library or a script is, as if there were databases for them behind the others.
 pub fn code_place(kind: CodeKind, name: u8) -> DbKey {

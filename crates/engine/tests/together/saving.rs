@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use tierce_keyspace::{LargeHead, Snapshot, SnapshotPiece};
 
-use crate::contents::{self, difference};
-use crate::history::DbKey;
-use crate::life::Life;
-use crate::model::{Contents, Entry};
-use crate::world::Failure;
+use crate::together::contents::{self, difference};
+use crate::together::history::DbKey;
+use crate::together::life::Life;
+use crate::together::model::{Contents, Entry};
+use crate::together::world::Failure;
 
 /// Underway, with what it has to hold, and what it has given so far.
 pub struct Saving {

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::history::Step;
-use crate::world::{self, Failure};
+use crate::together::history::Step;
+use crate::together::world::{self, Failure};
 
 /// Runs a history. A panic is a failure like any other.
 pub fn run(seed: u64, steps: &[Step]) -> Result<(), Failure> {

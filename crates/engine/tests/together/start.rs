@@ -17,7 +17,7 @@ use tierce_engine::loading::Loading;
 use tierce_keyspace::log::{LogSink, Sizes};
 use tierce_keyspace::{EventBatch, EventClasses, EventSink, Keyspace, Limits, Options};
 
-use crate::history::{DATABASES, DbKey, Random};
+use crate::together::history::{DATABASES, DbKey, Random};
 
 const DIR: &str = "/data";
 

@@ -3,11 +3,11 @@
 
 use tierce_cask::disk::{Moment, SimDisk};
 
-use crate::contents::{self, difference};
-use crate::guarantees::{Guarantees, Past};
-use crate::history::{Crash, Random, Step};
-use crate::life::Life;
-use crate::start::{Started, is_traced};
+use crate::together::contents::{self, difference};
+use crate::together::guarantees::{Guarantees, Past};
+use crate::together::history::{Crash, Random, Step};
+use crate::together::life::Life;
+use crate::together::start::{Started, is_traced};
 
 /// The time at the beginning.
 const BEGIN_MS: i64 = 1_000_000;

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{IpAddr, TcpStream, UdpSocket};
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 #[test]
 fn a_password_set_at_run_time_is_for_new_clients() {

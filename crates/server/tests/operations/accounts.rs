@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tierce_wire::pedrokv::{Kind, Request, Response, Status};
 
-use crate::support::{Client, TestServer, free_port};
+use crate::operations::support::{Client, TestServer, free_port};
 
 /// A server for all protocols.
 struct Server {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tierce_cask::disk::SimDisk;
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 #[test]
 fn what_the_local_log_has_refused_comes_with_a_base_after_an_orderly_end() {

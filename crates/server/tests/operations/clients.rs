@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::support::{Client, PATIENCE, TestServer};
+use crate::operations::support::{Client, PATIENCE, TestServer};
 
 fn id_of(client: &mut Client) -> i64 {
     client.value("CLIENT ID").as_int().unwrap()

@@ -2,7 +2,7 @@
 
 use tierce_wire::resp::Value;
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 #[test]
 fn info_has_the_facts_of_7_2() {
@@ -162,7 +162,7 @@ fn every_container_has_help() {
             assert_eq!(lines[0].as_bytes(), Some(first.as_bytes()));
             assert_eq!(lines[lines.len() - 2].as_bytes(), Some(&b"HELP"[..]));
         } else {
-            assert!(crate::support::show(&help).starts_with(expected));
+            assert!(crate::operations::support::show(&help).starts_with(expected));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! DEBUG and who may use it.
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 const DENIED: &str = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \
                       \"local\", you can run it from a local connection, otherwise you need to set \

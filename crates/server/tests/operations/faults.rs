@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tierce_cask::disk::{Fault, SimDisk};
 
-use crate::support::{Client, TestServer};
+use crate::operations::support::{Client, TestServer};
 
 /// The log is on a disk in memory, always in the directory of the same name there.
 fn start(disk: &SimDisk) -> TestServer {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Client, TestServer};
+use crate::operations::support::{Client, TestServer};
 
 /// The fields of an INFO reply.
 fn fields(client: &mut Client, sections: &str) -> BTreeMap<String, String> {

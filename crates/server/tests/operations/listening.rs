@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Client, TestServer, free_port, is_closed};
+use crate::operations::support::{Client, TestServer, free_port, is_closed};
 
 #[test]
 fn config_set_port_moves_the_listener_and_keeps_the_clients() {

@@ -11,7 +11,7 @@ use tierce_engine::loading::Loading;
 use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
 
-use crate::support::{Client, TestServer, free_port, settings, show, wait_until};
+use crate::operations::support::{Client, TestServer, free_port, settings, show, wait_until};
 
 /// Says nothing.
 struct Silent;

@@ -1,6 +1,6 @@
 //! Keyspace notifications, when matching the patterns takes longer than a command may.
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 /// A command may match 10,000.
 const PATTERNS: usize = 12_000;

@@ -1,6 +1,6 @@
 //! Log, pid file, and the end of the server.
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 #[test]
 fn the_log_file_tells_of_start_change_and_end() {

@@ -1,6 +1,6 @@
 //! Passwords stay out of what others can read.
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 #[test]
 fn monitors_and_the_slow_log_see_no_passwords() {

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use tierce_wire::pedrokv::{Kind, Request};
 use tierce_wire::resp::Value;
 
-use crate::support::{Client, PATIENCE, TestServer, free_port};
+use crate::operations::support::{Client, PATIENCE, TestServer, free_port};
 
 /// More elements than a worker goes through for one command.
 pub const MANY: usize = 20_001;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tierce_cask::disk::Fault;
 use tierce_wire::pedrokv::{Kind, Request, Response, Status};
 
-use crate::gated_disk::{Gate, GatedDisk};
-use crate::support::{Client, TestServer, free_port};
+use crate::operations::gated_disk::{Gate, GatedDisk};
+use crate::operations::support::{Client, TestServer, free_port};
 
 struct Slow {
     server: TestServer,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::OsDisk;
 
-use crate::support::TestServer;
+use crate::operations::support::TestServer;
 
 const LIMITS: ColdLimits = ColdLimits { value_len_max: 400_000, batch_len_max: 700_000 };
 

@@ -1,7 +1,7 @@
 //! What EXEC needs to be locked, and where it runs.
 
-use crate::set_aside::{MANY, key_beside, send_and_wait, workers_serve};
-use crate::support::{Client, TestServer};
+use crate::operations::set_aside::{MANY, key_beside, send_and_wait, workers_serve};
+use crate::operations::support::{Client, TestServer};
 
 /// Queues these commands.
 fn queue(client: &mut Client, lines: &[&str]) {

@@ -6,9 +6,9 @@ use std::net::TcpStream;
 
 use tierce_wire::pedrokv::{Kind, Request};
 
-use crate::set_aside::{MANY, key_beside, workers_serve};
-use crate::support::{Client, TestServer, free_port};
-use crate::transactions::{with_busy_threads, with_threads_busy_for};
+use crate::operations::set_aside::{MANY, key_beside, workers_serve};
+use crate::operations::support::{Client, TestServer, free_port};
+use crate::operations::transactions::{with_busy_threads, with_threads_busy_for};
 
 /// A client that waits for entries of the stream `s`, which is there.
 fn reader(server: &TestServer) -> Client {

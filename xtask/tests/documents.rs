@@ -13,7 +13,7 @@ const FOLDERS: [&str; 8] =
 const OPTIONS: [&str; 4] = ["--check-config", "--help", "--version", "--databases"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The documents of the repository: all `.md` files outside of build folders.

@@ -292,7 +292,7 @@ fn sources(of: &str) -> Vec<Source> {
 
 /// The folder of all crates.
 fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")
 }
 
 fn entries(dir: &Path) -> Vec<PathBuf> {

@@ -25,7 +25,7 @@ impl AtTerminal {
         tcsetwinsize(&screen, size).expect("a size");
         let path = ptsname(&screen, Vec::new()).expect("a name").into_string().expect("text");
         let terminal = OpenOptions::new().read(true).write(true).open(path).expect("opened");
-        let child = Command::new(env!("CARGO_BIN_EXE_tierce"))
+        let child = Command::new(crate::program())
             .args(["--bind", "127.0.0.1", "--port", &free_port().to_string(), "--dir"])
             .arg(dir.path())
             .args(options)
@@ -112,7 +112,7 @@ fn a_load_shows_a_bar() {
         "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n\
          {\"type\":\"string\",\"key\":\"a\",\"value\":\"1\"}\n{\"type\":\"end\"}\n",
     );
-    let imported = Command::new(env!("CARGO_BIN_EXE_tierce"))
+    let imported = Command::new(crate::program())
         .args(["import", "--quiet", "--dir"])
         .args([dir.path(), &import])
         .status()

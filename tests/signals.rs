@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Starts the program and waits until it accepts connections.
 fn start(args: &[&str]) -> (Child, BufReader<ChildStdout>) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tierce"))
+    let mut child = Command::new(crate::program())
         .args(args)
         .env_clear()
         .stdout(Stdio::piped())
@@ -153,7 +153,7 @@ fn a_log_of_json_on_the_standard_output_has_nothing_else() {
     let dir = std::env::temp_dir().join(format!("tierce-json-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
     let socket = dir.join("s.sock");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tierce"))
+    let mut child = Command::new(crate::program())
         .args(["--port", "0", "--log-format", "json", "--dir"])
         .arg(&dir)
         .arg("--unixsocket")
@@ -182,7 +182,7 @@ fn a_log_of_json_on_the_standard_output_has_nothing_else() {
 fn a_port_in_use_is_one_line_and_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port();
-    let output = Command::new(env!("CARGO_BIN_EXE_tierce"))
+    let output = Command::new(crate::program())
         .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
         .env_clear()
         .output()
@@ -197,7 +197,7 @@ fn a_port_in_use_is_one_line_and_exit_code_1() {
 
 #[test]
 fn a_log_that_cannot_be_written_is_one_line_and_exit_code_1() {
-    let output = Command::new(env!("CARGO_BIN_EXE_tierce"))
+    let output = Command::new(crate::program())
         .args(["--port", "0", "--logfile", "/no/such/dir/log"])
         .env_clear()
         .output()

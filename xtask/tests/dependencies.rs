@@ -84,7 +84,7 @@ const LOCK_FILES: [&str; 5] = [
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
 }
 
 /// All packages of the workspace and what they need on this platform, as cargo describes them.

@@ -8,7 +8,7 @@ use tierce_harness::TempDir;
 
 /// A race of 4 threads with 50 keys each.
 fn race(dir: &Path, more: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tierce"))
+    Command::new(crate::program())
         .args(["race", "--threads", "4", "--per-thread", "50", "--kills", "3"])
         // The cache of the whole system is not a test's to drop.
         .args(["--drop-caches", "files", "--segment-size", "1", "--dir"])

@@ -9,7 +9,7 @@ use tierce_cask::{Db, IndexKind, Options};
 use tierce_harness::TempDir;
 
 fn tool(name: &str, paths: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tierce")).arg(name).args(paths).output().expect("the program")
+    Command::new(crate::program()).arg(name).args(paths).output().expect("the program")
 }
 
 /// Exit code, standard output, standard error.
@@ -166,7 +166,7 @@ fn tools_wait_for_the_end_of_a_server_that_leaves_its_store() {
     make(&store);
     for (name, paths) in [("check", vec![&store]), ("repair", vec![&store, &into])] {
         let db = Db::open(&store, options()).expect("a store");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tierce"))
+        let mut child = Command::new(crate::program())
             .arg(name)
             .args(paths)
             .stdout(Stdio::piped())

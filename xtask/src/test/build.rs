@@ -1,0 +1,55 @@
+//! The test programs of the workspace, as cargo builds them.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// A test program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Package and target, such as `tierce-cask/main`.
+    pub name: String,
+    pub executable: PathBuf,
+    /// The folder of its package, where cargo runs it.
+    pub dir: PathBuf,
+}
+
+/// Test programs that take longest, longest first: the others run next to them.
+const LONGEST: [&str; 4] =
+    ["tierce/program", "tierce-engine/main", "tierce-cask/main", "tierce-bucket/tierce_bucket"];
+
+/// Builds all test programs and returns those whose names contain one of `only`, or all, the longest first.
+pub fn programs(only: &[String]) -> Result<Vec<Program>, String> {
+    let output = Command::new("cargo")
+        .args(["test", "--workspace", "--locked", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("the tests do not build".to_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut programs: Vec<_> = text.lines().filter_map(program).collect();
+    programs.retain(|it| only.is_empty() || only.iter().any(|part| it.name.contains(part)));
+    programs.sort_by_key(|it| LONGEST.iter().position(|name| it.name == *name).unwrap_or(9));
+    if programs.is_empty() { Err("no test program".to_owned()) } else { Ok(programs) }
+}
+
+/// The test program that a line of cargo's names.
+fn program(line: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+    let dir = manifest.parent()?.to_owned();
+    let id = message["package_id"].as_str()?;
+    // `path+file:///folder/dash#tierce-dash@0.1.0`, or `path+file:///folder/xtask#0.1.0` if they have one name.
+    let package = id.rsplit('#').next()?.split_once('@').map(|(name, _)| name.to_owned());
+    let package = package.or_else(|| Some(dir.file_name()?.to_str()?.to_owned()))?;
+    let target = message["target"]["name"].as_str()?;
+    let executable = PathBuf::from(message["executable"].as_str()?);
+    Some(Program { name: format!("{package}/{target}"), executable, dir })
+}

@@ -1,0 +1,151 @@
+//! Runs all tests of the workspace, and each failed one twice more, alone.
+//!
+//! A test that then passes both times depends on luck. It is listed as `flaky` and does not fail the run: the next
+//! change mends its cause. `cargo test --workspace` runs the same programs, one after the other and without a second
+//! look; here the programs share the processors, since most tests of the server wait for most of their time.
+
+mod build;
+mod program;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use self::build::Program;
+use self::program::Outcome;
+
+/// How often a failed test runs again, alone.
+const SECOND_LOOKS: u32 = 2;
+
+/// Programs that run at the same time.
+const LANES: usize = 2;
+
+/// Where the output of each test program goes.
+const OUTPUT: &str = "target/test-output";
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only test programs whose names contain one of these, such as `tierce-cask` or `tierce/program`
+    #[arg(long, num_args = 1..)]
+    only: Vec<String>,
+    /// Only tests whose names contain one of these
+    filter: Vec<String>,
+    /// Threads of each test program
+    #[arg(long, default_value_t = 3)]
+    threads: usize,
+    /// Run the whole this often
+    #[arg(long, default_value_t = 1)]
+    rounds: u32,
+    /// No second look: whatever fails once fails the run
+    #[arg(long)]
+    strict: bool,
+    /// Write the flaky tests, with their output, to this file
+    #[arg(long)]
+    flaky: Option<PathBuf>,
+    /// Leave out the tests in the documentation
+    #[arg(long)]
+    no_doc: bool,
+}
+
+/// A test that did not pass at once.
+struct Failed {
+    program: Program,
+    test: String,
+    output: String,
+}
+
+pub fn run(options: &Options) -> Result<(), String> {
+    let programs = build::programs(&options.only)?;
+    fs::create_dir_all(OUTPUT).map_err(|error| format!("{OUTPUT}: {error}"))?;
+    let (mut passed, mut broken, mut flaky) = (0, Vec::new(), Vec::new());
+    for round in 1..=options.rounds {
+        if options.rounds > 1 {
+            println!("== round {round} of {}", options.rounds);
+        }
+        let (ok, failed) = run_all(&programs, options);
+        passed += ok;
+        for failed in failed {
+            if !options.strict && passes_alone(&failed) {
+                flaky.push(failed);
+            } else {
+                broken.push(failed);
+            }
+        }
+    }
+    if !options.no_doc && options.only.is_empty() && options.filter.is_empty() {
+        documentation_tests()?;
+    }
+    report(&broken, &flaky, options.flaky.as_deref())?;
+    println!("{} passed, {} failed", passed + flaky.len(), broken.len());
+    if broken.is_empty() { Ok(()) } else { Err(format!("{} tests failed", broken.len())) }
+}
+
+/// Runs all programs, the slowest first, and returns how many tests passed and those that did not.
+fn run_all(programs: &[Program], options: &Options) -> (usize, Vec<Failed>) {
+    let queue = Mutex::new(programs.iter().collect::<VecDeque<_>>());
+    let results = Mutex::new((0, Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                loop {
+                    let Some(program) = queue.lock().expect("no panic").pop_front() else { return };
+                    let began = Instant::now();
+                    let outcome = program::run(program, &options.filter, options.threads);
+                    note(program, &outcome, began);
+                    let mut results = results.lock().expect("no panic");
+                    results.0 += outcome.passed;
+                    results.1.extend(outcome.failed.into_iter().map(|(test, output)| Failed {
+                        program: program.clone(),
+                        test,
+                        output,
+                    }));
+                }
+            });
+        }
+    });
+    results.into_inner().expect("no panic")
+}
+
+fn note(program: &Program, outcome: &Outcome, began: Instant) {
+    let name = &program.name;
+    let (passed, failed) = (outcome.passed, outcome.failed.len());
+    println!("{name}: {passed} passed, {failed} failed, {:.0} s", began.elapsed().as_secs_f64());
+    let file = format!("{OUTPUT}/{}.txt", name.replace('/', "-"));
+    if let Err(error) = fs::write(&file, &outcome.output) {
+        println!("{file}: {error}");
+    }
+}
+
+fn passes_alone(failed: &Failed) -> bool {
+    (1..=SECOND_LOOKS).all(|look| {
+        let passes = program::run_alone(&failed.program, &failed.test);
+        let result = if passes { "passed" } else { "failed" };
+        println!("{} {}: {result} alone, look {look}", failed.program.name, failed.test);
+        passes
+    })
+}
+
+fn documentation_tests() -> Result<(), String> {
+    let status = Command::new("cargo")
+        .args(["test", "--workspace", "--locked", "--doc", "--quiet"])
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err("a test in the documentation failed".to_owned()) }
+}
+
+fn report(broken: &[Failed], flaky: &[Failed], file: Option<&Path>) -> Result<(), String> {
+    let text = |kind: &str, failed: &Failed| {
+        let Failed { program, test, output } = failed;
+        format!("{kind}: {} {test}\n{output}\n", program.name)
+    };
+    let flaky: String = flaky.iter().map(|failed| text("flaky", failed)).collect();
+    print!("{flaky}");
+    for failed in broken {
+        print!("{}", text("failed", failed));
+    }
+    let Some(file) = file else { return Ok(()) };
+    fs::write(file, flaky).map_err(|error| format!("{}: {error}", file.display()))
+}
