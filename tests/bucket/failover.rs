@@ -6,7 +6,7 @@ use std::thread;
 use tierce_harness::{TempDir, wait_until};
 
 use super::lease::{info_of, start};
-use super::{Away, info, stop, wait_for_bucket};
+use super::{Away, info, stop, wait_for_bucket, wait_for_state};
 
 #[test]
 fn replicas_of_an_owner_get_what_is_committed() {
@@ -132,9 +132,9 @@ fn a_failover_that_takes_too_long_is_given_up() {
         info_of(&mut c, "replication", "master_failover_state") == "no-failover"
     });
     c.check("SET k w", "+OK");
-    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    wait_for_state(&mut c, "away");
     assert!(c.ask("FAILOVER").text().contains("while the bucket lacks data"));
     away.end();
-    wait_until("it goes on", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     stop(server);
 }

@@ -10,7 +10,7 @@ use tierce_harness::{Both, Connection, TempDir, free_port, wait_until};
 
 use super::{
     contents, for_long, info, joining, kill, pedrokv_ask, replication, stop, wait_for_bucket,
-    wait_until_followed, write_everything,
+    wait_for_state, wait_until_followed, write_everything,
 };
 use crate::pedrokv::{GET, PUT, request};
 
@@ -164,7 +164,7 @@ fn a_follower_refuses_writes_in_every_protocol_and_says_who_owns_the_log() {
     assert_eq!(port.int(), i64::from(owner.port()));
     assert_eq!(replication(&mut b, "role"), "slave");
     assert_eq!(replication(&mut b, "master_link_status"), "up");
-    assert_eq!(info(&mut b, "bucket_state"), "follower");
+    wait_for_state(&mut b, "follower");
     assert!(info(&mut b, "bucket_owner").ends_with(&format!(":{}", owner.port())));
     for line in ["REPLICAOF NO ONE", "REPLICAOF 127.0.0.1 1"] {
         assert!(b.ask(line).text().contains("follows the log in a bucket"), "{line}");

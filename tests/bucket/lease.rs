@@ -10,7 +10,7 @@ use tierce_harness::{
     Connection, Launch, PATIENCE, Server, TempDir, encode, free_port, wait_until,
 };
 
-use super::{Away, info, start as start_with_bucket, stop, wait_for_bucket};
+use super::{Away, info, start as start_with_bucket, stop, wait_for_bucket, wait_for_state};
 use crate::pedrokv::{GET, request};
 
 /// The shortest lease.
@@ -307,7 +307,7 @@ fn replies_wait_for_the_store_when_the_lease_is_over() {
         }
         assert!(!String::from_utf8_lossy(&answer).contains(" 503 "), "{protocol}");
     }
-    assert_eq!(info(&mut c, "bucket_state"), "following");
+    wait_for_state(&mut c, "following");
     stop(all.server);
 }
 
@@ -333,7 +333,7 @@ fn without_takeover_nothing_depends_on_a_lease() {
     c.check("SET k w", "+OK");
     let written = Instant::now();
     wait_until("a lease would be over", || written.elapsed() > LEASE);
-    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    wait_for_state(&mut c, "away");
     for (protocol, mut c, request) in all.readers("k") {
         c.send(&request);
         assert!(!c.is_silent_for(PATIENCE), "{protocol}");
@@ -393,10 +393,10 @@ fn a_directory_whose_server_was_killed_goes_on_and_keeps_its_lease_while_it_has_
     let server = start_briefly(&dir, &bucket).start();
     let mut c = server.connect();
     wait_until("it was renewed", || renewals(&mut c) >= 3);
-    assert_eq!(info(&mut c, "bucket_state"), "base");
+    wait_for_state(&mut c, "base");
     c.check("GET k", "\"v\"");
     fs::remove_file(&snapshots).expect("removed");
-    wait_until("it has a base", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     c.check("GET k", "\"v\"");
     stop(server);
 }

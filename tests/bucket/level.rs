@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
-use super::{Away, info, kill, start, stop};
+use super::{Away, info, kill, start, stop, wait_for_state};
 use crate::replication::info as info_everywhere;
 
 /// Long enough to see something that must not happen, most of the time.
@@ -121,7 +121,7 @@ fn an_owner_that_is_a_replica_applies_what_comes_and_confirms_what_the_bucket_ha
     p.check("SET before 1", "+OK");
     wait_until("the replica has it", || c.ask("EXISTS before").int() == 1);
     assert_eq!(logged(&mut p, 0), 1);
-    assert_eq!(info(&mut c, "bucket_state"), "following");
+    wait_for_state(&mut c, "following");
     let away = Away::begin(&bucket);
     for number in 0..200 {
         p.request(&["SET", &format!("key:{number}"), "v"]);

@@ -66,6 +66,11 @@ fn info(c: &mut Connection, name: &str) -> String {
     line.unwrap_or_default().to_owned()
 }
 
+/// Waits for a state of INFO's `bucket_state`: a server accepts connections before it knows the bucket.
+fn wait_for_state(c: &mut Connection, state: &str) {
+    wait_until(&format!("bucket_state is {state}"), || info(c, "bucket_state") == state);
+}
+
 /// Waits until everything that was done is in the bucket.
 pub(crate) fn wait_for_bucket(c: &mut Connection) {
     c.check("CLIENT DURABILITY bucket", "+OK");

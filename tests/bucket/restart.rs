@@ -9,7 +9,7 @@ use std::process::Command;
 use tierce_harness::{Connection, Random, Server, TempDir, free_port, wait_until};
 
 use super::{
-    contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot,
+    contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot, wait_for_state,
     write_everything,
 };
 use crate::launch;
@@ -79,7 +79,7 @@ fn a_killed_owner_sends_what_the_bucket_lacks_and_no_new_base() {
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
     assert_same(&contents(&mut c), &expected);
-    wait_until("it follows", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     assert!(!has_snapshot(&mut c));
     compare(server, &bucket);
 }
@@ -138,7 +138,7 @@ fn what_was_sent_is_not_sent_again_and_what_a_checkpoint_wrote_is_not_sent() {
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
     assert_same(&contents(&mut c), &expected);
-    wait_until("it follows", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     assert!(!has_snapshot(&mut c));
     compare(server, &bucket);
 }
@@ -222,7 +222,7 @@ fn a_start_that_was_killed_behind_its_claim_goes_on_from_what_it_had() {
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
     c.check("GET k", "\"1\"");
-    wait_until("it follows", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     c.check("SET k 2", "+OK");
     wait_for_bucket(&mut c);
     kill(server);
@@ -250,7 +250,7 @@ fn a_log_that_has_lost_the_place_brings_a_base() {
     kill(server);
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
-    wait_until("its data are the base", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     assert!(has_snapshot(&mut c));
     compare(server, &bucket);
 }
@@ -269,7 +269,7 @@ fn what_was_written_without_the_bucket_comes_with_a_base() {
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
     assert_same(&contents(&mut c), &expected);
-    wait_until("its data are the base", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     assert!(has_snapshot(&mut c));
     compare(server, &bucket);
 }
@@ -292,7 +292,7 @@ fn clients_write_side_by_side_and_the_owner_is_killed_in_the_middle() {
     }
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
-    wait_until("it follows", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     assert!(!has_snapshot(&mut c));
     compare(server, &bucket);
 }

@@ -3,7 +3,7 @@
 use tierce_harness::{Launch, TempDir, free_port, wait_until};
 
 use super::{
-    contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot,
+    contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot, wait_for_state,
     write_everything,
 };
 use crate::launch;
@@ -17,11 +17,9 @@ fn a_directory_goes_on_after_an_end_of_any_kind() {
     stop(server);
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
-    // In order: there is nothing to be sent again.
-    assert_eq!(
-        (info(&mut c, "bucket_state"), info(&mut c, "bucket_snapshot_object")),
-        ("following".into(), "0".into())
-    );
+    wait_for_state(&mut c, "following");
+    // The end was in order: nothing is sent again.
+    assert_eq!(info(&mut c, "bucket_snapshot_object"), "0");
     c.check("CONFIG SET bucket-interval 3600000", "+OK");
     c.check("RPUSH list 1 2 3", ":3");
     c.check("RPUSH list 4", ":4");
@@ -30,7 +28,7 @@ fn a_directory_goes_on_after_an_end_of_any_kind() {
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
     c.check("LLEN list", ":4");
-    wait_until("its data are the base", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     c.check("RPUSH list 5", ":5");
     wait_for_bucket(&mut c);
     stop(server);
@@ -77,7 +75,7 @@ fn a_server_that_has_no_right_to_the_log_does_not_start() {
         let reply = c.ask("SET a 4").to_string();
         reply.contains("another server has claimed the bucket")
     });
-    assert_eq!(info(&mut c, "bucket_state"), "deposed");
+    wait_for_state(&mut c, "deposed");
     of_second.check("GET a", "\"3\"");
     stop(second);
     stop(server);

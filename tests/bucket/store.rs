@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tierce_harness::{TempDir, free_port, wait_until};
 
-use super::{contents, files, info, start, stop, text, tool, url, wait_for_bucket};
+use super::{contents, files, info, start, stop, text, tool, url, wait_for_bucket, wait_for_state};
 use crate::program;
 
 #[test]
@@ -27,7 +27,7 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
     fs::rename(&log, &aside).expect("moved");
     fs::write(&log, "no directory").expect("written");
     c.check("SET a 2", "+OK");
-    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    wait_for_state(&mut c, "away");
     assert!(
         info(&mut c, "bucket_last_error").contains("log/"),
         "{}",
@@ -53,7 +53,7 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
     strict.expect("\"3\"");
     writer.expect("+OK");
     wait_for_bucket(&mut c);
-    assert_eq!(info(&mut c, "bucket_state"), "following");
+    wait_for_state(&mut c, "following");
     let expected = contents(&mut c);
     stop(server);
     let server = start(other.path(), &bucket).start();
@@ -71,12 +71,12 @@ fn a_store_that_goes_away_before_a_snapshot_counts_is_told() {
     fs::rename(&log, &aside).expect("moved");
     fs::write(&log, "no directory").expect("written");
     c.check("CONFIG SET bucket-snapshot-interval 1", "+OK");
-    wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+    wait_for_state(&mut c, "away");
     c.check("CONFIG SET bucket-snapshot-interval 86400", "+OK");
     fs::remove_file(&log).expect("removed");
     fs::rename(&aside, &log).expect("moved");
     wait_until("there is a snapshot", || info(&mut c, "bucket_snapshot_object") != "0");
-    wait_until("it goes on", || info(&mut c, "bucket_state") == "following");
+    wait_for_state(&mut c, "following");
     stop(server);
 }
 
@@ -117,7 +117,7 @@ fn a_foreign_object_in_the_way_is_told_and_nothing_is_there_twice_when_it_is_gon
         let name = format!("log/{next:020}");
         fs::write(bucket.path().join(&name), "of another program").expect("written");
         c.check("RPUSH list b", ":2");
-        wait_until("it is known", || info(&mut c, "bucket_state") == "away");
+        wait_for_state(&mut c, "away");
         let error = info(&mut c, "bucket_last_error");
         assert!(error.contains(&name), "{error}");
         let said = server.output();
@@ -129,7 +129,7 @@ fn a_foreign_object_in_the_way_is_told_and_nothing_is_there_twice_when_it_is_gon
         c.check("RPUSH list c", ":3");
         fs::remove_file(bucket.path().join(&name)).expect("removed");
         wait_for_bucket(&mut c);
-        assert_eq!(info(&mut c, "bucket_state"), "following");
+        wait_for_state(&mut c, "following");
         assert_eq!(server.output().matches("not of this server").count(), 1);
         stop(server);
         let server = start(other.path(), &bucket).start();

@@ -6,7 +6,7 @@ use tierce_harness::{Connection, Server, TempDir, wait_until};
 
 use super::{
     contents, for_long, info, joining, kill, replication, role, stop, wait_for_bucket,
-    wait_for_owner, wait_for_snapshot, wait_until_followed, write_everything,
+    wait_for_owner, wait_for_snapshot, wait_for_state, wait_until_followed, write_everything,
 };
 
 #[test]
@@ -41,7 +41,7 @@ fn a_follower_answers_reads_and_takes_over_from_an_owner_that_was_killed() {
     b.check("FCALL f3 0", ":4");
     wait_for_bucket(&mut b);
     // What it has written is in the log, without a snapshot of its own.
-    assert_eq!(info(&mut b, "bucket_state"), "following");
+    wait_for_state(&mut b, "following");
     let expected = contents(&mut b);
     stop(follower);
     let third = TempDir::new();
@@ -199,5 +199,5 @@ fn a_takeover_whose_claim_cannot_be_put_is_told() {
     b.check("GET k", "\"v\"");
     b.check("SET k w", "+OK");
     wait_for_bucket(&mut b);
-    assert_eq!(info(&mut b, "bucket_state"), "following");
+    wait_for_state(&mut b, "following");
 }

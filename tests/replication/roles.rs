@@ -188,7 +188,7 @@ fn a_promotion_that_a_program_keeps_waiting_is_told() {
     c.check("EXEC", "-ERR EXEC without MULTI");
     server.connect().check(&format!("PSYNC {ID} 1 FAILOVER"), &format!("-{text}"));
     c.check("SCRIPT KILL", "+OK");
-    c.check("REPLICAOF NO ONE", "+OK");
+    wait_until("the program has ended", || c.ask("REPLICAOF NO ONE").to_string() == "+OK");
     assert_eq!(info(&mut c, "role"), "master");
 }
 

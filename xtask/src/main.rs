@@ -2,11 +2,15 @@
 
 mod abuse;
 mod chart;
+mod check;
 mod collections;
 mod differential;
 mod documents;
 mod hit_ratio;
+mod lines;
 mod memcached;
+#[cfg(test)]
+mod repository;
 mod start_time;
 mod test;
 
@@ -39,6 +43,10 @@ enum Task {
     Abuse(abuse::Options),
     /// Run all tests, and a failed one twice more, alone.
     Test(test::Options),
+    /// Print the product lines of each crate next to its budget.
+    Lines,
+    /// Run in two minutes what fails most often: formatting, lints and unit tests of changed crates, tables of docs/.
+    Check,
     /// Draw the chart of the README from docs/benchmarks.csv.
     Chart,
     /// Write the pages of docs/ that are made from tables in the code.
@@ -55,6 +63,8 @@ fn main() -> ExitCode {
         Task::StartTime(options) => start_time::run(&options),
         Task::Abuse(options) => abuse::run(&options),
         Task::Test(options) => test::run(&options),
+        Task::Lines => lines::print(),
+        Task::Check => check::run(),
         Task::Chart => chart::write(),
         Task::Documents => documents::write(),
     };

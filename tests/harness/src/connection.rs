@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use crate::patience::PATIENCE;
+use crate::patience::{PATIENCE, check_limit};
 use crate::{Reply, TlsStream, encode, tls_stream, words};
 
 /// A connection to a server. Whatever goes wrong on it ends the test.
@@ -289,6 +289,7 @@ impl Connection {
     /// Receives some bytes; false at the end of the connection.
     #[track_caller]
     fn receive(&mut self) -> bool {
+        check_limit();
         let mut chunk = [0; 64 << 10];
         match self.read(&mut chunk) {
             Ok(count) => {

@@ -19,10 +19,12 @@ pub struct Program {
 const LONGEST: [&str; 4] =
     ["tierce/program", "tierce-engine/main", "tierce-cask/main", "tierce-bucket/tierce_bucket"];
 
-/// Builds all test programs and returns those whose names contain one of `only`, or all, the longest first.
-pub fn programs(only: &[String]) -> Result<Vec<Program>, String> {
+/// Builds the test programs of all targets, or of some, such as `--lib`. Returns those whose names contain one of
+/// `only`, or all, the longest first.
+pub fn programs(targets: &[&str], only: &[String]) -> Result<Vec<Program>, String> {
     let output = Command::new("cargo")
         .args(["test", "--workspace", "--locked", "--no-run"])
+        .args(targets)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()

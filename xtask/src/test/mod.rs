@@ -58,14 +58,14 @@ struct Failed {
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
-    let programs = build::programs(&options.only)?;
+    let programs = build::programs(&[], &options.only)?;
     fs::create_dir_all(OUTPUT).map_err(|error| format!("{OUTPUT}: {error}"))?;
     let (mut passed, mut broken, mut flaky) = (0, Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         if options.rounds > 1 {
             println!("== round {round} of {}", options.rounds);
         }
-        let (ok, failed) = run_all(&programs, options);
+        let (ok, failed) = run_all(&programs, &options.filter, options.threads);
         passed += ok;
         for failed in failed {
             if !options.strict && passes_alone(&failed) {
@@ -83,8 +83,17 @@ pub fn run(options: &Options) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("{} tests failed", broken.len())) }
 }
 
+/// Runs the unit tests of these packages.
+pub fn unit_tests(packages: &[String]) -> Result<(), String> {
+    let programs = build::programs(&["--lib", "--bins"], packages)?;
+    let (passed, failed) = run_all(&programs, &[], 2);
+    report(&failed, &[], None)?;
+    println!("{passed} passed, {} failed", failed.len());
+    if failed.is_empty() { Ok(()) } else { Err("unit tests failed".to_owned()) }
+}
+
 /// Runs all programs, the slowest first, and returns how many tests passed and those that did not.
-fn run_all(programs: &[Program], options: &Options) -> (usize, Vec<Failed>) {
+fn run_all(programs: &[Program], filter: &[String], threads: usize) -> (usize, Vec<Failed>) {
     let queue = Mutex::new(programs.iter().collect::<VecDeque<_>>());
     let results = Mutex::new((0, Vec::new()));
     std::thread::scope(|scope| {
@@ -93,7 +102,7 @@ fn run_all(programs: &[Program], options: &Options) -> (usize, Vec<Failed>) {
                 loop {
                     let Some(program) = queue.lock().expect("no panic").pop_front() else { return };
                     let began = Instant::now();
-                    let outcome = program::run(program, &options.filter, options.threads);
+                    let outcome = program::run(program, filter, threads);
                     note(program, &outcome, began);
                     let mut results = results.lock().expect("no panic");
                     results.0 += outcome.passed;
