@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::process::Signal;
-use tierce_harness::{Connection, Launch, Reply, Server, TempDir, encode, free_port, wait_until};
+use tierce_harness::{
+    Connection, Launch, Reply, Server, TempDir, encode, free_port, takes_up_to_seconds, wait_until,
+};
 
 use crate::launch;
 
@@ -244,6 +246,7 @@ struct Expected {
 /// client finds what it was told, and of what it had asked for beyond that a beginning.
 #[test]
 fn nothing_that_was_acknowledged_is_lost() {
+    takes_up_to_seconds(180);
     const CLIENTS: usize = 4;
     for policy in ["everysec", "always", "no"] {
         let dir = TempDir::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tierce_harness::{Connection, encode, wait_until};
+use tierce_harness::{Connection, encode, takes_up_to_seconds, wait_until};
 
 use crate::{launch, server};
 
@@ -66,6 +66,7 @@ fn noeviction_refuses_what_may_add_data() {
 
 #[test]
 fn allkeys_policies_keep_memory_within_the_limit() {
+    takes_up_to_seconds(180);
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
         let server = launch().with("maxmemory", "2mb").with("maxmemory-policy", policy).start();
         let mut c = server.connect();
@@ -83,6 +84,7 @@ fn allkeys_policies_keep_memory_within_the_limit() {
 
 #[test]
 fn volatile_policies_evict_only_keys_with_a_deadline() {
+    takes_up_to_seconds(180);
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
         let server = launch().with("maxmemory", "2mb").with("maxmemory-policy", policy).start();
         let mut c = server.connect();

@@ -3,7 +3,7 @@
 //! It used to stay with the thread that had allocated it: 1.2 GB after values of 50 MB had been set and
 //! deleted in turns, with 6 MB in use.
 
-use tierce_harness::{Launch, TempDir, encode, wait_until};
+use tierce_harness::{Launch, TempDir, encode, takes_up_to_seconds, wait_until};
 
 use crate::launch;
 
@@ -30,6 +30,7 @@ fn large_values_that_were_deleted_leave_nothing() {
 
 #[test]
 fn small_values_that_were_loaded_overwritten_and_deleted_leave_little() {
+    takes_up_to_seconds(180);
     let dir = TempDir::new();
     let launch =
         in_memory().with("appendonly", "yes").with("dir", &dir.path().display().to_string());

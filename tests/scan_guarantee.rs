@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tierce_harness::{Connection, Random, Server, encode};
+use tierce_harness::{Connection, Random, Server, encode, takes_up_to_seconds};
 
 use crate::server;
 
@@ -101,6 +101,7 @@ fn while_the_table_shrinks() {
 
 #[test]
 fn while_keys_come_and_go_at_random() {
+    takes_up_to_seconds(180);
     let server = server();
     let (mut c, mut other) = (server.connect(), server.connect());
     fill(&mut c, "stable", 0..2_000);

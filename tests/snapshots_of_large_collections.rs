@@ -2,7 +2,7 @@
 //! goes on changing, and no client waits for it.
 
 use rustix::process::Signal;
-use tierce_harness::{Connection, Launch, Reply, TempDir, wait_until};
+use tierce_harness::{Connection, Launch, Reply, TempDir, takes_up_to_seconds, wait_until};
 
 use crate::launch;
 
@@ -55,6 +55,7 @@ fn is_saving(c: &mut Connection) -> bool {
 /// Each collection changes in all ways while it is being saved, or is gone before its turn comes.
 #[test]
 fn a_large_collection_is_saved_as_it_was() {
+    takes_up_to_seconds(180);
     let dir = TempDir::new();
     let mut server = in_dir(&dir).start();
     let mut c = server.connect();

@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 
-use tierce_harness::{Connection, Launch, Reply, Server, TempDir, encode, free_port, wait_until};
+use tierce_harness::{
+    Connection, Launch, Reply, Server, TempDir, encode, free_port, takes_up_to_seconds, wait_until,
+};
 
 use crate::launch;
 
@@ -242,6 +244,7 @@ fn in_memory(c: &mut Connection) -> u64 {
 /// used, and kept.
 #[test]
 fn memory_is_used_to_the_limit() {
+    takes_up_to_seconds(180);
     const LIMIT: u64 = 40 << 20;
     const LEN: usize = 10_000;
     let dir = TempDir::new();

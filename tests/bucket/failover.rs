@@ -6,7 +6,7 @@ use std::thread;
 use tierce_harness::{TempDir, wait_until};
 
 use super::lease::{info_of, start};
-use super::{Away, info, stop, wait_for_bucket, wait_for_state};
+use super::{Away, stop, wait_for_bucket, wait_for_state};
 
 #[test]
 fn replicas_of_an_owner_get_what_is_committed() {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use rustix::process::Signal;
-use tierce_harness::{Connection, Random, TempDir, wait_until};
+use tierce_harness::{Connection, Random, TempDir, takes_up_to_seconds, wait_until};
 
 use super::{
     contents, files, info, objects, start, stop, text, tool, url, wait_for_bucket,
@@ -40,6 +40,7 @@ fn end(bucket: &TempDir) -> (String, String) {
 
 #[test]
 fn every_moment_that_a_client_has_noted_can_be_restored() {
+    takes_up_to_seconds(180);
     let (bucket, dir) = (TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
@@ -96,6 +97,7 @@ fn every_moment_that_a_client_has_noted_can_be_restored() {
 
 #[test]
 fn a_branch_is_a_server_of_its_own_that_leaves_its_parent_alone() {
+    takes_up_to_seconds(180);
     let (bucket, new) = (TempDir::new(), TempDir::new());
     let (dir, of_new, again) = (TempDir::new(), TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket).start();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
-use super::{Away, info, kill, start, stop, wait_for_state};
+use super::{Away, kill, start, stop, wait_for_state};
 use crate::replication::info as info_everywhere;
 
 /// Long enough to see something that must not happen, most of the time.

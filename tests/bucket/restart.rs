@@ -6,7 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tierce_harness::{Connection, Random, Server, TempDir, free_port, wait_until};
+use tierce_harness::{
+    Connection, Random, Server, TempDir, free_port, takes_up_to_seconds, wait_until,
+};
 
 use super::{
     contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot, wait_for_state,
@@ -69,6 +71,7 @@ pub(super) fn compare(server: Server, bucket: &TempDir) {
 
 #[test]
 fn a_killed_owner_sends_what_the_bucket_lacks_and_no_new_base() {
+    takes_up_to_seconds(180);
     let (bucket, dir) = (TempDir::new(), TempDir::new());
     let server = start_idle(dir.path(), &bucket);
     let mut c = server.connect();

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
-use tierce_harness::{Connection, Launch, Random, Server, TempDir, encode, wait_until};
+use tierce_harness::{
+    Connection, Launch, Random, Server, TempDir, encode, takes_up_to_seconds, wait_until,
+};
 
 use super::fake_primary::{ID, OTHER_ID, Primary, file_that_says, stream};
 use super::fake_replica::{Replica, line};
@@ -421,6 +423,7 @@ impl Drop for EndsAtLast<'_> {
 /// one begins under load, and neither misses a change of the other: there is one full copy, at the beginning.
 #[test]
 fn no_change_is_lost_or_done_twice_when_roles_change() {
+    takes_up_to_seconds(180);
     const ROUNDS: usize = 8;
     let nowhere = Primary::new();
     for appendonly in ["no", "yes"] {
@@ -475,6 +478,7 @@ fn no_change_is_lost_or_done_twice_when_roles_change() {
 /// accepted and another one's stream overtakes is lost, but in the end all have the same.
 #[test]
 fn roles_go_round_while_clients_write() {
+    takes_up_to_seconds(180);
     for appendonly in ["no", "yes"] {
         let first = quiet().with("appendonly", appendonly).start();
         let start = || quiet_replica(&first).with("appendonly", appendonly).start();

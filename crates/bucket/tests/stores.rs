@@ -13,8 +13,8 @@ use std::time::Duration;
 use object_store::aws::AmazonS3Builder;
 use object_store::{ClientOptions, RetryConfig};
 use tierce_bucket::{
-    Claim, Error, Group, Item, Location, Moment, Outcome, Owner, Restore, Retention, Right, Store,
-    System, Tuning, branch, list, probe, verify,
+    Claim, Env, Error, Group, Item, Location, Moment, Outcome, Owner, Restore, Retention, Right,
+    Store, System, Tuning, branch, list, probe, verify,
 };
 use tierce_harness::TempDir;
 
@@ -105,7 +105,9 @@ async fn whole_life(url: &str) -> tierce_bucket::Result<()> {
 
     let deletion = second.prune(Retention { keep: Duration::ZERO }).await?.expect("a snapshot");
     assert_eq!((deletion.floor, deletion.below), (4, 4));
-    tokio::time::sleep(Duration::from_millis(30)).await;
+    while System.boottime() < deletion.not_before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     // Records 2 and 3 with the pieces of 3; the CLAIM stays.
     assert_eq!(second.delete(&deletion).await?, 2 + 3);
     let lost = Restore::at(&Group::open(&store).await?, Moment::Position(2)).await.err();

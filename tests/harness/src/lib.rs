@@ -13,7 +13,7 @@
 //! - [`fuzz_smoke`] runs a fuzz target on random bytes;
 //! - [`freeze`] and [`thaw`] keep data directories as fixtures;
 //! - [`wait_until`] waits for something to become true, without a fixed sleep;
-//! - [`takes_up_to`] gives a test more time than its [`LIMIT`].
+//! - [`takes_up_to_seconds`] gives a test more time than its [`LIMIT`].
 //!
 //! Everything panics when it fails: the callers are tests, and a failed expectation is their
 //! result.
@@ -37,7 +37,7 @@ pub use self::both::Both;
 pub use self::connection::Connection;
 pub use self::frozen::{freeze, thaw};
 pub use self::launch::{Launch, Outcome};
-pub use self::patience::{LIMIT, PATIENCE, takes_up_to, wait_until};
+pub use self::patience::{LIMIT, PATIENCE, takes_up_to_seconds, wait_until};
 pub use self::port::free_port;
 pub use self::random::Random;
 pub use self::reply::Reply;
