@@ -5,7 +5,6 @@ mod chart;
 mod check;
 mod collections;
 mod differential;
-mod documents;
 mod hit_ratio;
 mod lines;
 mod memcached;
@@ -49,8 +48,6 @@ enum Task {
     Check,
     /// Draw the chart of the README from docs/benchmarks.csv.
     Chart,
-    /// Write the pages of docs/ that are made from tables in the code.
-    Documents,
 }
 
 fn main() -> ExitCode {
@@ -66,7 +63,6 @@ fn main() -> ExitCode {
         Task::Lines => lines::print(),
         Task::Check => check::run(),
         Task::Chart => chart::write(),
-        Task::Documents => documents::write(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
