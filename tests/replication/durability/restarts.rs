@@ -104,6 +104,33 @@ fn a_replica_continues_after_an_orderly_restart_of_its_primary() {
     }
 }
 
+/// A key that has expired and is still there when the primary ends does not end the stream.
+#[test]
+fn a_key_that_had_expired_before_the_end_is_deleted_in_the_stream() {
+    for directives in [WITH_LOG, WITH_SNAPSHOT] {
+        let place = Place::new(directives);
+        let primary = place.start();
+        let mut c = primary.connect();
+        let replica = replica_of(&primary).start();
+        let mut r = replica.connect();
+        wait_for_link(&mut r);
+        c.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+        c.check("SET brief 1 PX 1", "+OK");
+        wait_for_all(&mut c);
+        let second = |c: &mut Connection| c.ask("TIME").items()[0].text().to_owned();
+        // Snapshots note the second in which they were written.
+        let began = second(&mut c);
+        wait_until("a second has passed", || second(&mut c) != began);
+        let id = info(&mut c, "master_replid");
+        end(primary, Signal::TERM);
+        let primary = place.start();
+        let mut c = primary.connect();
+        assert_eq!(info(&mut c, "master_replid2"), id, "{directives:?}");
+        wait_until("it has expired there, too", || r.ask("DBSIZE").int() == 0);
+        assert_eq!(syncs(&mut c), one_continued(), "{directives:?}");
+    }
+}
+
 #[test]
 fn both_may_restart_in_order() {
     let place = Place::new(&[("appendonly", "yes")]);

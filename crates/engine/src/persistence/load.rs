@@ -199,7 +199,6 @@ fn read_source(
         // Without a clock, what the file says of one is of no use.
         written_ms_max: if now_ms == i64::MIN { i64::MIN } else { written_ms_max },
         note: ItemNote::NONE,
-        written_ms: i64::MIN,
         stream_name: None,
         stream_offset: None,
         left_out: 0,
@@ -253,8 +252,6 @@ struct Parser<'a> {
     now_ms: i64,
     /// What the file says of that time is believed up to here.
     written_ms_max: i64,
-    /// When the file was written, as it says and is believed.
-    written_ms: i64,
     /// What the file says of the stream that its data belong to.
     stream_name: Option<[u8; STREAM_NAME_LEN]>,
     stream_offset: Option<u64>,
@@ -297,10 +294,7 @@ impl Parser<'_> {
             Remark::Script(NamedScript { name, source }) => {
                 self.put_code(CodeKind::Script, name, source);
             }
-            Remark::Written { ms } => {
-                self.written_ms = ms.min(self.written_ms_max);
-                self.now_ms = self.now_ms.max(self.written_ms);
-            }
+            Remark::Written { ms } => self.now_ms = self.now_ms.max(ms.min(self.written_ms_max)),
             Remark::StreamDb(db) if self.is_copy && self.keyspace.db_index(db).is_none() => {
                 return Err(self.unsupported(format_args!(
                     "a stream that has selected database {db}: `databases` has to be larger"
@@ -320,12 +314,13 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A primary that starts with the data of a place in a stream removes what has expired since in that stream, and a
-    /// replica waits for its primary to do so. Either way these keys are loaded.
+    /// A primary that starts with the data of a place in a stream removes what has expired in that stream, and a replica
+    /// waits for its primary to do so. Either way these keys are loaded, also those that had expired before the file was
+    /// written and were not deleted yet.
     fn begin_place(&mut self) {
         let has_place = self.stream_name.is_some() && self.stream_offset.is_some();
         if has_place && self.is_at_start {
-            self.now_ms = self.written_ms;
+            self.now_ms = i64::MIN;
         }
     }
 
