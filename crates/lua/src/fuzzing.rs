@@ -220,17 +220,21 @@ pub fn lua_pattern(data: &[u8]) {
     );
 }
 
-/// Replies whatever it was made with to every command.
-struct Replies<'a>(&'a [u8]);
+/// Replies whatever it was made with to every command, and stops a script after some looks.
+struct Replies<'a> {
+    reply: &'a [u8],
+    looks_left: i64,
+}
 
 impl Host for Replies<'_> {
     fn call(&mut self, _: &[&[u8]], _: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
-        reply.extend_from_slice(self.0);
+        reply.extend_from_slice(self.reply);
         Ok(())
     }
 
     fn look(&mut self) -> Result<(), Stop> {
-        Ok(())
+        self.looks_left -= 1;
+        if self.looks_left < 0 { Err(Stop::TimeLimit) } else { Ok(()) }
     }
 
     fn log(&mut self, _: LogLevel, _: &[u8]) {}
@@ -252,11 +256,26 @@ pub fn lua_reply(data: &[u8]) {
     let mut pass = |reply: &[u8]| {
         let call = Call { keys: &[], args: &[], proto: Proto::Resp3 };
         let mut out = Vec::new();
-        let outcome = machine.run(&script, &call, &mut Replies(reply), &mut out);
+        let outcome =
+            machine.run(&script, &call, &mut Replies { reply, looks_left: i64::MAX }, &mut out);
         assert!(matches!(outcome, Outcome::Reply { .. }), "{outcome:?}");
         out
     };
     let first = pass(data);
     let second = pass(&first);
     assert_eq!(first.len(), second.len(), "{} and {}", first.escape_ascii(), second.escape_ascii());
+}
+
+/// A script in the sandbox, whatever it is, ends, within its memory, and leaves a machine that works.
+pub fn lua_source(data: &[u8]) {
+    let mut machine = Machine::new(&Server { version: [7, 0, 0] });
+    machine.set_memory_limit(4 * BYTES_BESIDES);
+    for source in [data, b"return 1"] {
+        let Ok(script) = Script::parse(source) else { continue };
+        let call = Call { keys: &[], args: &[], proto: Proto::Resp3 };
+        let mut host = Replies { reply: b"+OK\r\n", looks_left: 100 };
+        let outcome = machine.run(&script, &call, &mut host, &mut Vec::new());
+        let is_fine = source == data || matches!(outcome, Outcome::Reply { .. });
+        assert!(is_fine, "{outcome:?}");
+    }
 }

@@ -113,3 +113,17 @@ fn lua_reply() {
     ];
     run(fuzzing::lua_reply, seeds, b"*$+-:,(_#%~|=>0123456789tfx\r\n");
 }
+
+#[test]
+fn lua_source() {
+    let seeds: &[&[u8]] = &[
+        b"local t = {unpack({1, 2, 3}, -2, 9)} for i, v in ipairs(t) do t[i] = -v end return t",
+        b"return [==[a]=]b]==] .. 'x' .. table.concat({1, 2}, \"\\065\", 1, 2)",
+        b"local function f(a, b, ...) local x, y = ... return a and b or x end return f(1, f(2)), select('#', f())",
+        b"local c = coroutine.wrap(function(a) while a do a = coroutine.yield(a) end end) return c(1), pcall(c, 2)",
+        b"repeat local x = function() return x end until x goto = 1 --[[ a ]] return string.format('%5.1f', 0x1p4)",
+        b"return load(function() collectgarbage() return nil end, '@' .. ('n'):rep(30))",
+        b"a.b.c, a['d'] = 1, 2; local a <const> = {[1] = 2, x = 3; 4, f{}, f'', f[[]]} return -2 ^ 2 .. #a == not nil",
+    ];
+    run(fuzzing::lua_source, seeds, b"()[]{}=~<>.,;:'\"\\+-*/^%# \n0129abcdefxyz_");
+}

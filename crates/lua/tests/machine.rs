@@ -261,6 +261,44 @@ fn compiled_code_is_not_loaded() {
     );
 }
 
+/// A script that takes the name of its chunk as a string of its own, and collects garbage wherever it is asked for more.
+#[test]
+fn the_name_of_a_chunk_outlives_collections_while_it_is_parsed() {
+    check(
+        "local texts, place = {'', 'local x = ', '1 error(\"x\")'}, 0 \
+         local function read() \
+             place = place + 1 \
+             for i = 1, 20 do collectgarbage() local _ = string.rep('y', 90) .. i end \
+             return texts[place + 1] \
+         end \
+         local f = load(read, '@' .. string.rep('n', 20) .. '\\0end') \
+         for i = 1, 200 do local _ = string.rep('z', 20) .. i end collectgarbage() \
+         return {select(2, pcall(f))}",
+        "*1\r\n$25\r\nnnnnnnnnnnnnnnnnnnnn:1: x\r\n",
+    );
+}
+
+#[test]
+fn levels_of_long_brackets_and_the_length_of_sources_are_limited() {
+    check("return [==[a]=]b]==]", "$5\r\na]=]b\r\n");
+    check(
+        "return #loadstring('return [' .. ('='):rep(99999) .. '[x]' .. ('='):rep(99999) .. ']')()",
+        ":1\r\n",
+    );
+    let mut machine = TestMachine::new();
+    let mut host = Commands { looks_left: u32::MAX, ..Commands::default() };
+    let outcome = machine.run(
+        "local s = ('='):rep(1024 * 1024) local n = 0 \
+         local f, text = load(function() n = n + 1 if n == 1 then return '--' end return s end) \
+         return {tostring(f), text}",
+        &mut host,
+    );
+    assert_eq!(
+        machine.seen(outcome),
+        "*2\r\n$3\r\nnil\r\n-ERR user_script:1: source too large\r\n"
+    );
+}
+
 #[test]
 fn a_machine_is_small() {
     let machine = TestMachine::new();

@@ -3,6 +3,7 @@
 //! One program for all files: linking one for each would take longer than running them.
 
 mod arguments;
+mod extreme_arguments;
 mod first_lines;
 mod functions;
 mod fuzz_smoke;

@@ -4,7 +4,7 @@ use crate::harness::{Commands, TestMachine};
 use tierce_lua::{Outcome, Stop};
 
 /// All functions that scripts find, by path.
-fn functions() -> Vec<String> {
+pub fn functions() -> Vec<String> {
     let source = "local names = {} \
         for name, value in pairs(_G) do \
             if type(value) == 'function' then names[#names + 1] = name end \
@@ -103,6 +103,8 @@ fn what_runs_long_is_looked_at() {
         "local t = {} for i = 1, 90000 do t[i] = '' end for i = 1, 100 do table.foreachi(t, math.randomseed) end",
         "local t = {} for i = 1, 90000 do t[i] = i end for i = 1, 100 do table.sort(t, rawequal) end",
         "local t = {} for i = 1, 90000 do t[i] = '' end for i = 1, 100 do collectgarbage() end",
+        "local s = '--' .. string.rep('x', 1000000) for i = 1, 10 do loadstring(s) end",
+        "local s = ' ' .. string.rep(' ', 1000000) load(function() return s end)",
     ] {
         let mut machine = TestMachine::new();
         let mut host = Commands { looks_left: 70, ..Commands::default() };

@@ -1,5 +1,6 @@
 //! The crates of others that the program is built from: their licences, their sources, that there is one version
-//! of each, and that `docs/dependencies.md` gives a reason for each that a manifest names.
+//! of each, and that `docs/dependencies.md` gives a reason for each that a manifest names, and says of C sources where
+//! their holes are published and when somebody last read that.
 //!
 //! What other platforms would need is left out of the licences and versions: it is never built, and not there to look
 //! at without a network. The sources are those of the lock files, which have everything.
@@ -9,6 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -73,6 +75,9 @@ const SEVERAL_VERSIONS: [(&str, &[&str], &str); 10] = [
         "macros that run while building: some have taken the new parser, some not yet",
     ),
 ];
+
+/// Months after which the publications about C sources are to be read again.
+const READING_MONTHS_MAX: u64 = 6;
 
 /// The lock files of the repository: of the workspace, and of what is built beside it.
 const LOCK_FILES: [&str; 5] = [
@@ -198,9 +203,30 @@ fn direct(packages: &[Value]) -> BTreeMap<String, String> {
     users.into_iter().map(|(name, users)| (name, row(users))).collect()
 }
 
+/// The heading of the last table.
+const C_SOURCES: &str = "\n## C sources\n";
+
+/// The rows of the page about C: a crate, its version, and the month of the last reading as a number since 1970.
+fn c_sources() -> BTreeMap<String, (String, u64)> {
+    let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
+    let (_, page) = page.split_once(C_SOURCES).expect("a chapter about C");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    rows.map(|row| {
+        let [name, version, _, _, read] = row.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("five cells, not {row:?}");
+        };
+        let (year, month) = read.split_once('-').expect("a year and a month");
+        let month =
+            year.parse::<u64>().expect("a year") * 12 + month.parse::<u64>().expect("a month") - 1;
+        (name.trim_end_matches('`').to_owned(), (version.to_owned(), month - 1970 * 12))
+    })
+    .collect()
+}
+
 /// The rows of the page: a crate, who uses it, and why.
 fn page() -> BTreeMap<String, (String, String)> {
     let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
+    let (page, _) = page.split_once(C_SOURCES).expect("a chapter about C");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
     let cells = rows.map(|row| row.split(" | ").collect::<Vec<_>>());
     cells
@@ -209,6 +235,38 @@ fn page() -> BTreeMap<String, (String, String)> {
             (name.trim_end_matches('`').to_owned(), (users.to_owned(), reason.to_owned()))
         })
         .collect()
+}
+
+#[test]
+fn publications_about_c_sources_are_read_for_each_version_and_twice_a_year() {
+    let built = built_from(&[]);
+    let is_compiler = |other: &Value| text(other, "name") == "cc" && other["optional"] == false;
+    let has_c = |package: &&Value| {
+        let needs = package["dependencies"].as_array().expect("a list");
+        built.contains(text(package, "name")) && needs.iter().any(is_compiler)
+    };
+    let packages = packages();
+    let found = packages
+        .iter()
+        .filter(has_c)
+        .map(|package| (text(package, "name"), text(package, "version")));
+    let rows = c_sources();
+    let told = rows.iter().map(|(name, (version, _))| (name.as_str(), version.as_str()));
+    assert_eq!(
+        found.collect::<BTreeMap<_, _>>(),
+        told.collect(),
+        "found on the left, in the page on the right"
+    );
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time");
+    // Of 30.44 days.
+    let this_month = now.as_secs() / 2_629_746;
+    for (name, (_, read)) in &rows {
+        let is_fresh = this_month <= read + READING_MONTHS_MAX;
+        assert!(
+            is_fresh,
+            "{name}: read its publications again, and write the month into docs/dependencies.md"
+        );
+    }
 }
 
 #[test]

@@ -99,6 +99,7 @@ unsafe fn replace_functions(state: *mut lua_State) {
         protected::replace(state);
         loading::replace(state);
         collector::replace(state);
+        tables::replace_unpack(state);
         for (name, replace) in [
             (c"math", numbers::replace as unsafe fn(*mut lua_State)),
             (c"string", strings::replace),

@@ -1,11 +1,12 @@
-//! Functions of `table` that would change a protected table, or run long without a call of the hook.
+//! Functions of `table` that would change a protected table, or run long without a call of the hook; and `unpack`.
 
 use std::ffi::c_int;
 
 use mlua_sys::{
-    LUA_TFUNCTION, LUA_TNIL, LUA_TTABLE, lua_State, lua_call, lua_gettop, lua_lessthan, lua_objlen,
-    lua_pop, lua_pushvalue, lua_rawgeti_, lua_rawseti_, lua_settop, lua_toboolean, lua_type,
-    lua_upvalueindex, luaL_checkinteger, luaL_checkstack_, luaL_checktype, luaL_error,
+    LUA_TFUNCTION, LUA_TNIL, LUA_TTABLE, lua_Integer, lua_State, lua_call, lua_checkstack,
+    lua_gettop, lua_lessthan, lua_objlen, lua_pop, lua_pushvalue, lua_rawgeti_, lua_rawseti_,
+    lua_settop, lua_toboolean, lua_type, lua_upvalueindex, luaL_checkinteger, luaL_checkstack_,
+    luaL_checktype, luaL_error, luaL_optinteger,
 };
 
 use super::original::{call_original, wrap_function};
@@ -29,6 +30,38 @@ pub(super) unsafe fn replace(state: *mut lua_State) {
         for name in [c"concat", c"remove", c"maxn", c"foreach", c"foreachi"] {
             wrap_function(state, name, walk);
         }
+    }
+}
+
+/// Replaces a function of the globals on top of the stack.
+///
+/// # Safety
+///
+/// See [`values`](crate::values).
+pub(super) unsafe fn replace_unpack(state: *mut lua_State) {
+    // SAFETY: the globals stay on top.
+    unsafe { set_function(state, c"unpack", unpack) };
+}
+
+/// The function of Lua counts the elements in an `int`, which overflows for bounds that are far from each other, and
+/// then writes beyond its stack. Bounds are C's `int`, as there.
+unsafe extern "C-unwind" fn unpack(state: *mut lua_State) -> c_int {
+    // SAFETY: called by Lua, with the arguments checked first, and with room for the results.
+    unsafe {
+        luaL_checktype(state, 1, LUA_TTABLE);
+        let first = luaL_optinteger(state, 2, 1) as c_int;
+        let last = luaL_optinteger(state, 3, lua_objlen(state, 1) as lua_Integer) as c_int;
+        if first > last {
+            return 0;
+        }
+        let count = c_int::try_from(i64::from(last) - i64::from(first) + 1).unwrap_or(c_int::MAX);
+        if lua_checkstack(state, count) == 0 {
+            return luaL_error(state, c"too many results to unpack".as_ptr());
+        }
+        for place in first..=last {
+            lua_rawgeti_(state, 1, place);
+        }
+        count
     }
 }
 
