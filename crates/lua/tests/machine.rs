@@ -10,7 +10,7 @@ fn check(source: &str, expected: &str) {
 fn check_stopped(source: &str, stop: Stop) {
     let mut machine = TestMachine::new();
     machine.machine.set_memory_limit(32 << 20);
-    let mut host = Commands { looks_left: 5000, ..Commands::default() };
+    let mut host = Commands { looks_left: 500_000, ..Commands::default() };
     assert_eq!(machine.run(source, &mut host), Outcome::Stopped(stop), "{source}");
     // The next script finds a machine in order.
     assert_eq!(

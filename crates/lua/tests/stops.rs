@@ -103,6 +103,19 @@ fn what_runs_long_is_looked_at() {
         "local t = {} for i = 1, 90000 do t[i] = '' end for i = 1, 100 do table.foreachi(t, math.randomseed) end",
         "local t = {} for i = 1, 90000 do t[i] = i end for i = 1, 100 do table.sort(t, rawequal) end",
         "local t = {} for i = 1, 90000 do t[i] = '' end for i = 1, 100 do collectgarbage() end",
+        "local s = string.rep('x', 1000000) local a, b = s .. 'a', s .. 'b' for i = 1, 30000 do local _ = a < b end",
+        "local s = string.rep('x', 1000000) local a = s .. 'a' for i = 1, 30000 do local _ = s .. 'a' end",
+        "local s = string.rep('x', 1000000) for i = 1, 30000 do tonumber(s) end",
+        "local s = string.rep('x', 1000000) for i = 1, 30000 do s:find('y', 1, true) end",
+        "local s = string.rep('x', 1000000) for i = 1, 30000 do redis.error_reply(s) end",
+        "local s = string.rep('x', 1000000) for i = 1, 100 do redis.call('echo', s) end",
+        "local function f(s) while true do local a, b = s .. 'a', s .. 'b' coroutine.yield(a < b) end end \
+         local c = coroutine.wrap(f) c('x') \
+         local s = string.rep('x', 1000000) c = coroutine.wrap(f) for i = 1, 30000 do c(s) end",
+        "local c = coroutine.create(function(s) for i = 1, 30000 do local _ = s < s end end) \
+         local s = string.rep('x', 1000000) coroutine.resume(c, s .. 'x')",
+        "local c = coroutine.wrap(function() local s = 'x' for i = 1, 20 do s = s .. s end error(s) end) pcall(c) \
+         local s = string.rep('x', 1000000) for i = 1, 30000 do local _ = s .. 'a' end",
         "local s = '--' .. string.rep('x', 1000000) for i = 1, 10 do loadstring(s) end",
         "local s = ' ' .. string.rep(' ', 1000000) load(function() return s end)",
     ] {

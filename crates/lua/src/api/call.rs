@@ -11,12 +11,9 @@ use tierce_wire::resp::Proto;
 
 use crate::convert::push_reply;
 use crate::host::{Host, Stop};
-use crate::machine::{Shared, enter, leave, raise_stop};
+use crate::machine::{Shared, enter, leave, raise_stop, work};
 use crate::number::format_general;
 use crate::values::{push_bytes, push_error};
-
-/// Capacity of the buffer for replies that is kept for the next one.
-const REPLY_KEPT_BYTES: usize = 1024 * 1024;
 
 pub(super) unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua.
@@ -58,11 +55,9 @@ unsafe fn run(state: *mut lua_State) -> Reply {
         // The bytes do not move while they are converted: only this function writes to the buffer.
         let bytes = slice::from_raw_parts(shared.reply.as_ptr(), shared.reply.len());
         let is_error = bytes.first() == Some(&b'-');
+        work(state, bytes.len());
         push_reply(state, bytes);
-        let shared = Shared::of(state);
-        if shared.reply.capacity() > REPLY_KEPT_BYTES {
-            shared.reply = Vec::new();
-        }
+        Shared::of(state).drop_large_reply();
         if is_error { Reply::Error } else { Reply::Value }
     }
 }
@@ -95,6 +90,7 @@ pub(super) unsafe fn read_args(state: *mut lua_State) -> Result<(), &'static str
             return Err("ERR Please specify at least one argument for this redis lib call");
         }
         Shared::of(state).args.clear();
+        let mut total = 0;
         for index in 1..=count {
             match lua_type(state, index) {
                 LUA_TSTRING => {}
@@ -104,7 +100,9 @@ pub(super) unsafe fn read_args(state: *mut lua_State) -> Result<(), &'static str
             let mut len = 0;
             let start = lua_tolstring(state, index, &mut len);
             Shared::of(state).args.push(slice::from_raw_parts(start.cast(), len));
+            total += len;
         }
+        work(state, total);
         Ok(())
     }
 }

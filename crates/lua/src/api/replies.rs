@@ -23,6 +23,7 @@ pub(super) unsafe extern "C-unwind" fn error_reply(state: *mut lua_State) -> c_i
             push_error(state, b"ERR wrong number or type of arguments");
             return 1;
         };
+        work(state, text.len());
         enter(state);
         push_error(state, &with_kind(text));
         if leave(state) {

@@ -7,7 +7,7 @@ use mlua_sys::{
     LUA_REGISTRYINDEX, lua_State, lua_pcall, lua_pop, lua_rawgeti_, lua_setfield, luaL_ref,
 };
 
-use super::{Failure, Machine, enter, failure, leave};
+use super::{Failure, Machine, enter, failure, leave, runs};
 use crate::host::{Host, Stop};
 use crate::program::{Function, Library};
 use crate::sandbox::compile as compile_text;
@@ -72,6 +72,7 @@ pub(super) fn load(
         choose_globals(state, machine.globals.functions_metatable, machine.globals.behind_loading);
         lua_rawgeti_(state, LUA_REGISTRYINDEX, chunk);
         let status = lua_pcall(state, 0, 0, 0);
+        runs(state);
         choose_globals(
             state,
             machine.globals.functions_metatable,

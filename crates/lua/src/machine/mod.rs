@@ -14,9 +14,9 @@ use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use mlua_sys::{
-    LUA_GCCOLLECT, LUA_GLOBALSINDEX, LUA_MASKCOUNT, LUA_REGISTRYINDEX, lua_State, lua_close,
-    lua_cpcall, lua_gc, lua_newstate, lua_pcall, lua_pushstring_, lua_pushvalue, lua_rawgeti_,
-    lua_replace, lua_sethook, lua_settop, lua_touserdata, luaL_ref,
+    LUA_GCCOLLECT, LUA_GLOBALSINDEX, LUA_REGISTRYINDEX, lua_State, lua_close, lua_cpcall, lua_gc,
+    lua_newstate, lua_pcall, lua_pushstring_, lua_pushvalue, lua_rawgeti_, lua_replace, lua_settop,
+    lua_touserdata, luaL_ref,
 };
 use tierce_wire::resp::Proto;
 
@@ -30,9 +30,10 @@ use crate::sandbox::{self, Globals};
 pub use failure::Failure;
 pub(crate) use loading::is_name;
 pub(crate) use memory::{WORK_PER_LOOK, enter, leave};
-pub(crate) use shared::{Shared, is_stopped, look, raise_stop, work};
+pub(crate) use shared::{Shared, is_stopped, look, raise_stop, runs, work};
 
-/// Instructions of the virtual machine between two calls of [`Host::look`].
+/// Instructions of the virtual machine between two calls of [`Host::look`]. While there are large strings or tables it
+/// is called more often, since an instruction may go through one.
 pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
 
 /// Bytes that a machine may have in use between executions before it collects garbage. From then on twice what the
@@ -292,6 +293,7 @@ impl Machine {
             lua_rawgeti_(state, LUA_REGISTRYINDEX, program);
             lua_pcall(state, 1, 0, ON_ERROR)
         };
+        runs(state);
         let outcome = match (status, self.shared().stop) {
             (0, None) => Outcome::Reply { is_error: self.shared().is_error },
             (_, Some(stop)) => Outcome::Stopped(stop),
@@ -335,6 +337,7 @@ impl Machine {
         shared.out = ptr::null_mut();
         shared.stop = None;
         shared.memory.limit = usize::MAX;
+        shared.drop_large_reply();
         let (used, changed) = (shared.memory.used, shared.collector_changed);
         if changed || is_exhausted || used > self.collect_above {
             self.clean(is_exhausted);
@@ -400,12 +403,7 @@ fn open(server: &Server) -> (NonNull<lua_State>, NonNull<Shared>, Globals) {
         lua_cpcall(state.as_ptr(), fill, ptr::from_mut(&mut filling).cast());
         entry::push_functions(state.as_ptr(), filling.globals);
         let _ = leave(state.as_ptr());
-        lua_sethook(
-            state.as_ptr(),
-            Some(shared::hook),
-            LUA_MASKCOUNT,
-            INSTRUCTIONS_PER_LOOK as c_int,
-        );
+        runs(state.as_ptr());
         state
     };
     (state, shared, filling.globals.expect("memory for a machine"))

@@ -5,7 +5,8 @@ use std::ptr::{self, NonNull};
 use std::time::Instant;
 
 use mlua_sys::{
-    LUA_GCCOLLECT, lua_Debug, lua_State, lua_error, lua_gc, lua_getallocf, lua_pushlightuserdata,
+    LUA_GCCOLLECT, LUA_MASKCOUNT, lua_Debug, lua_State, lua_error, lua_gc, lua_getallocf,
+    lua_gethookcount, lua_pushlightuserdata, lua_sethook,
 };
 use tierce_wire::resp::Proto;
 
@@ -16,9 +17,17 @@ use crate::host::{Host, Stop};
 use crate::machine::Call;
 use crate::random::Random;
 
+/// Capacity of the buffer for replies that is kept for the next one.
+const REPLY_KEPT_BYTES: usize = 1024 * 1024;
+
 /// What a machine and the functions that scripts call have in common. The allocator of the Lua state points to it.
 pub(crate) struct Shared {
     pub(crate) memory: Memory,
+    /// The coroutine that runs, which counts its own instructions. Null before the machine is open.
+    ///
+    /// **Invariant:** it is alive: whatever catches an error or resumes says what runs then, before anything is
+    /// collected.
+    running: *mut lua_State,
     /// Memory above which the hook collects garbage, so that garbage does not count for the limit.
     pub(crate) collect_above: usize,
     /// Why the script ends; set until the end of the execution.
@@ -55,6 +64,7 @@ impl Shared {
     pub(crate) fn new() -> Shared {
         Shared {
             memory: Memory::new(),
+            running: ptr::null_mut(),
             collect_above: usize::MAX,
             stop: None,
             host: None,
@@ -107,6 +117,24 @@ impl Shared {
         self.memory.natives == 0
     }
 
+    /// Has the next look come as soon as the largest block needs it.
+    pub(super) fn look_sooner(&mut self) {
+        let count = self.memory.instructions_per_look;
+        // SAFETY: null, or alive as the field says.
+        unsafe {
+            if !self.running.is_null() && lua_gethookcount(self.running) != count {
+                lua_sethook(self.running, Some(hook), LUA_MASKCOUNT, count);
+            }
+        }
+    }
+
+    /// Gives back the buffer of an unusual reply.
+    pub(crate) fn drop_large_reply(&mut self) {
+        if self.reply.capacity() > REPLY_KEPT_BYTES {
+            self.reply = Vec::new();
+        }
+    }
+
     /// Asks whether the script goes on.
     pub(crate) fn look(&mut self) -> Result<(), Stopped> {
         if self.stop.is_none() {
@@ -126,6 +154,13 @@ impl Shared {
 /// The execution is being stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopped;
+
+/// Says that `state` runs from now on: the machine itself or one of its coroutines.
+pub(crate) fn runs(state: *mut lua_State) {
+    let shared = Shared::of(state);
+    shared.running = state;
+    shared.look_sooner();
+}
 
 /// Asks whether the script goes on; to be called every some thousand steps of what runs long.
 pub(crate) fn look(state: *mut lua_State) -> Result<(), Stopped> {
@@ -166,12 +201,14 @@ pub(crate) unsafe fn raise_stop(state: *mut lua_State) -> ! {
     }
 }
 
-/// The hook of all coroutines, called every [`INSTRUCTIONS_PER_LOOK`](super::INSTRUCTIONS_PER_LOOK) instructions.
+/// The hook of all coroutines, called every [`INSTRUCTIONS_PER_LOOK`](super::INSTRUCTIONS_PER_LOOK) instructions, and
+/// more often while there are large blocks.
 ///
 /// # Safety
 ///
 /// Lua calls it.
 pub(super) unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut lua_Debug) {
+    runs(state);
     if look(state).is_err() {
         // SAFETY: no frame of this crate is above the virtual machine that owns something.
         unsafe { raise_stop(state) };

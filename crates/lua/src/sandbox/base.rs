@@ -8,7 +8,7 @@ use mlua_sys::{
     lua_replace, lua_settop, lua_type, lua_upvalueindex, luaL_checkany,
 };
 
-use crate::machine::{is_stopped, raise_stop};
+use crate::machine::{is_stopped, raise_stop, runs};
 use crate::values::{push_bytes, set_function};
 
 /// Replaces functions of the globals on top of the stack.
@@ -36,6 +36,7 @@ unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
         lua_pushboolean(state, 1);
         lua_insert(state, 1);
         if lua_pcall(state, count - 1, LUA_MULTRET, 0) != 0 {
+            runs(state);
             if is_stopped(state) {
                 raise_stop(state);
             }
@@ -70,6 +71,7 @@ unsafe extern "C-unwind" fn xpcall(state: *mut lua_State) -> c_int {
         lua_pushcclosure(state, handle, 1);
         lua_insert(state, 1);
         let failed = lua_pcall(state, 0, LUA_MULTRET, 1) != 0;
+        runs(state);
         if failed && is_stopped(state) {
             raise_stop(state);
         }

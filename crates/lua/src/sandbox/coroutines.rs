@@ -10,7 +10,7 @@ use mlua_sys::{
 };
 
 use super::original::{call_original, wrap_function};
-use crate::machine::{WORK_PER_LOOK, enter, is_stopped, leave, raise_stop, work};
+use crate::machine::{WORK_PER_LOOK, enter, is_stopped, leave, raise_stop, runs, work};
 
 /// Every coroutine counts its own instructions until it looks. So a look is due every few resumptions, or a script
 /// could run coroutines that all end before their first one.
@@ -35,6 +35,7 @@ unsafe extern "C-unwind" fn resume(state: *mut lua_State) -> c_int {
     unsafe {
         prepare(state, lua_tothread(state, 1), lua_gettop(state) - 1);
         let count = call_original(state, lua_upvalueindex(1));
+        runs(state);
         if is_stopped(state) {
             raise_stop(state);
         }
@@ -60,12 +61,14 @@ unsafe extern "C-unwind" fn wrapped(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua; nothing is owned here.
     unsafe {
         prepare(state, lua_tothread(state, lua_upvalueindex(1)), lua_gettop(state));
-        call_original(state, lua_upvalueindex(2))
+        let count = call_original(state, lua_upvalueindex(2));
+        runs(state);
+        count
     }
 }
 
-/// Looks if it is due, and makes room for the arguments of a coroutine. Lua would do it where it is not caught that
-/// memory runs out, and end the process.
+/// Looks if it is due, says that the coroutine runs, and makes room for its arguments. Lua would make that room where it
+/// is not caught that memory runs out, and end the process.
 unsafe fn prepare(state: *mut lua_State, coroutine: *mut lua_State, arguments: c_int) {
     // SAFETY: called by functions that Lua has called.
     unsafe {
@@ -76,6 +79,7 @@ unsafe fn prepare(state: *mut lua_State, coroutine: *mut lua_State, arguments: c
             if leave(state) {
                 raise_stop(state);
             }
+            runs(coroutine);
         }
     }
 }

@@ -44,6 +44,7 @@ fn search(stack: Stack<'_>, results: Results) -> Outcome<c_int> {
     let text = stack.check_bytes(2)?;
     let start = start(stack.integer_or(3, 1)?, subject.len());
     if results == Results::Positions && (stack.truth(4) || is_plain(text)) {
+        Steps::new().take(stack, u32::try_from(subject.len() / BYTES_PER_STEP).unwrap_or(u32::MAX));
         return Ok(match find_text(&subject[start..], text) {
             Some(at) => push_positions(stack, start + at, start + at + text.len()),
             None => push_nothing(stack),
@@ -61,6 +62,9 @@ fn search(stack: Stack<'_>, results: Results) -> Outcome<c_int> {
     let positions = push_positions(stack, found.start, found.end);
     Ok(positions + matcher.push_own_captures()?)
 }
+
+/// Bytes of text that are searched in the time of a step.
+const BYTES_PER_STEP: usize = 32;
 
 /// The index of `text`. In a short subject its first byte is looked for: to prepare a better search would take longer.
 fn find_text(subject: &[u8], text: &[u8]) -> Option<usize> {
