@@ -42,6 +42,54 @@ fn a_name_means_the_script_that_was_registered_last() {
     check(&mut c, &["SCRIPT", "NAMES"], "[\"count\"]");
 }
 
+/// Whoever calls a script by its name runs it with all of his rights.
+#[test]
+fn code_that_others_run_is_dangerous() {
+    let server = server();
+    let (mut c, mut user) = (server.connect(), server.connect());
+    check(&mut c, &["SCRIPT", "REGISTER", "count", COUNT], "+OK");
+    c.check("ACL SETUSER alice on >pw ~* +@all -@dangerous", "+OK");
+    user.check("AUTH alice pw", "+OK");
+    for call in [
+        &["SCRIPT", "REGISTER", "count", "return 1"][..],
+        &["SCRIPT", "UNREGISTER", "count"],
+        &["FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', print)"],
+        &["FUNCTION", "DELETE", "l"],
+        &["FUNCTION", "FLUSH"],
+        &["FUNCTION", "RESTORE", "x", "REPLACE"],
+    ] {
+        let denied = user.call(call).to_string();
+        assert!(denied.starts_with("-NOPERM User alice has no permissions"), "{call:?}: {denied}");
+    }
+    check(&mut user, &["EVALNAME", "count", "1", "visits", "10"], ":10");
+}
+
+#[test]
+fn registered_code_counts_towards_maxmemory() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("CONFIG SET maxmemory 5mb", "+OK");
+    let source = format!("return 1 --{}", "x".repeat(1_000_000));
+    let registered = (0..15)
+        .take_while(|number| {
+            let reply = c.call(&["SCRIPT", "REGISTER", &number.to_string(), &source]).to_string();
+            assert!(reply == "+OK" || reply.starts_with("-OOM"), "{reply}");
+            reply == "+OK"
+        })
+        .count();
+    assert!((4..=6).contains(&registered), "{registered}");
+    let memory = c.ask("INFO memory").text().to_owned();
+    let shown = memory.lines().find_map(|line| line.strip_prefix("used_memory_scripts:"));
+    let shown: usize = shown.expect("the field").trim().parse().expect("a number");
+    assert!(shown > registered * source.len(), "{shown}");
+    let refused = c.ask("SET k v").to_string();
+    assert!(refused.starts_with("-OOM"), "{refused}");
+    for number in 0..registered {
+        check(&mut c, &["SCRIPT", "UNREGISTER", &number.to_string()], ":1");
+    }
+    c.check("SET k v", "+OK");
+}
+
 #[test]
 fn names_survive_the_end_of_the_server() {
     let dir = TempDir::new();

@@ -12,7 +12,7 @@ use tierce_cask::ColdStore;
 use crate::aging::Aging;
 use crate::busy::BusyShards;
 use crate::cached::Cached;
-use crate::code::CodeStore;
+use crate::code::{CodeKind, CodeStore};
 use crate::collections::limits::{LimitCells, Limits};
 use crate::db_index::{DATABASES_MAX, DbIndex};
 use crate::event::EventSink;
@@ -309,6 +309,20 @@ impl Keyspace {
     #[inline]
     pub fn code(&self) -> &CodeStore {
         &self.code
+    }
+
+    /// Puts or removes code, which counts against the limit of memory. Returns what was there. For a holder of all
+    /// shards.
+    pub(crate) fn set_code(
+        &self,
+        kind: CodeKind,
+        name: &[u8],
+        source: Option<Arc<[u8]>>,
+    ) -> Option<Arc<[u8]>> {
+        let bytes = self.code.memory_bytes();
+        let before = self.code.set(kind, name, source);
+        self.pressure.tell(self.code.memory_bytes() as i64 - bytes as i64);
+        before
     }
 
     /// The number of shards.

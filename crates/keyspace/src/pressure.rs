@@ -6,8 +6,8 @@
 //! no updates, and the cost is one comparison.
 //!
 //! It counts what eviction can free: entries, index and deadlines, and what is known of their readers for client-side
-//! caching, which is forgotten with them. It counts neither connection
-//! buffers nor removed values that wait for the reaper.
+//! caching, which is forgotten with them. It also counts the code that clients keep, so that it cannot be registered
+//! without end. It counts neither connection buffers nor removed values that wait for the reaper.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{

@@ -170,6 +170,20 @@ fn nothing_survives_a_script_that_it_should_not() {
 
 /// The tables of arguments are filled again for the next script, unless they have become others.
 #[test]
+fn settings_of_json_end_with_the_script() {
+    let mut machine = TestMachine::new();
+    let before = "return {cjson.encode(1/3), cjson.encode_max_depth(), cjson.encode_keep_buffer() and 1, \
+                  select('#', cjson.encode_sparse_array())}";
+    let expected = machine.eval(before);
+    let changed = "cjson.encode_number_precision(3) cjson.encode_max_depth(2) cjson.encode_keep_buffer(false) \
+                   cjson.encode_sparse_array(true) return cjson.encode(1/3)";
+    assert_eq!(machine.eval(changed), "$5\r\n0.333\r\n");
+    assert_eq!(machine.eval(before), expected);
+    machine.eval("cjson.encode_number_precision(3) error('x')");
+    assert_eq!(machine.eval(before), expected);
+}
+
+#[test]
 fn arguments_are_those_of_the_script() {
     let mut machine = TestMachine::new();
     let mut run = |source: &str, keys: &[&[u8]]| {

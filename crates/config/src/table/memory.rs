@@ -19,8 +19,8 @@ const POLICIES: Kind = Kind::Word(&[
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("maxmemory", Kind::Memory(0, u64::MAX), "0",
-        "Memory for the data. 0: no limit. `maxmemory-policy` says what happens at the limit. Connection buffers and \
-         the program itself do not count."),
+        "Memory for the data. 0: no limit. `maxmemory-policy` says what happens at the limit. Code that clients keep \
+         counts; connection buffers and the program itself do not."),
     row("maxmemory-policy", POLICIES, "noeviction",
         "What to evict at the limit: nothing (writes fail), or keys by last use, frequency, deadline or at random. \
          `spill` evicts nothing: values that have not been used for long move to disk."),

@@ -48,7 +48,7 @@ impl MemoryReport {
 
     /// What does not count against the limit, because no eviction could make it less.
     pub fn not_evictable(&self) -> usize {
-        self.startup + self.clients + self.messages + self.garbage + self.copies + self.code
+        self.startup + self.clients + self.messages + self.garbage + self.copies
     }
 
     /// What is not data.

@@ -69,7 +69,7 @@ impl CodeEditor<'_, '_> {
             undo.count(held.index, held.stats);
         }
         held.stats.changes.add(1);
-        let before = keyspace.code().set(kind, name, source.clone());
+        let before = keyspace.set_code(kind, name, source.clone());
         if let Some(undo) = &undo {
             undo.code_changes(kind, name, before);
         }

@@ -108,7 +108,7 @@ impl ShardLocks<'_> {
             }
             Step::Swapped(a, b) => whole::swap_back(self, a, b),
             Step::Code(kind, name, source) => {
-                self.keyspace().code().set(kind, &name, source);
+                self.keyspace().set_code(kind, &name, source);
             }
             Step::Location(_) => {}
             Step::Waits(waiter) => self.withdraw_waiter(&waiter),

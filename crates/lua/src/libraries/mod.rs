@@ -13,19 +13,35 @@ use mlua_sys as ffi;
 
 use crate::native::{Outcome, Stack};
 
+/// The settings of the global `cjson`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JsonSettings(*mut cjson::Settings);
+
+impl JsonSettings {
+    /// Undoes what a script has set.
+    ///
+    /// # Safety
+    ///
+    /// The state is open, scripts cannot remove the functions of the library, and none of them runs.
+    pub(crate) unsafe fn restore(self) {
+        // SAFETY: the functions, which are there as the caller says, keep the settings alive, and nothing refers to them.
+        unsafe { *self.0 = cjson::DEFAULTS };
+    }
+}
+
 /// Adds the libraries to the globals of a machine, and replaces the functions of `string` that match patterns.
 ///
 /// # Safety
 ///
 /// `state` is a state with Lua's own `string`. It runs a native function, or nothing above it could catch an error of
 /// memory anyway; no frame up to there owns anything that has a destructor.
-pub unsafe fn open(state: *mut ffi::lua_State) {
+pub(crate) unsafe fn open(state: *mut ffi::lua_State) -> JsonSettings {
     // SAFETY: as the caller says.
-    open_all(unsafe { Stack::new(state) });
+    open_all(unsafe { Stack::new(state) })
 }
 
-fn open_all(stack: Stack<'_>) {
-    cjson::push(stack);
+fn open_all(stack: Stack<'_>) -> JsonSettings {
+    let settings = JsonSettings(cjson::push(stack));
     stack.set_field(ffi::LUA_GLOBALSINDEX, c"cjson");
     cmsgpack::push(stack);
     stack.set_field(ffi::LUA_GLOBALSINDEX, c"cmsgpack");
@@ -37,6 +53,7 @@ fn open_all(stack: Stack<'_>) {
     stack.get(ffi::LUA_GLOBALSINDEX);
     patterns::add_to(stack);
     stack.pop(1);
+    settings
 }
 
 /// Adds a native function to the table on top.

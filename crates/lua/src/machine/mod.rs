@@ -331,6 +331,8 @@ impl Machine {
     /// Cleans up after the execution of anything. Without memory, the machine starts anew.
     #[inline]
     fn end(&mut self, is_exhausted: bool) {
+        // SAFETY: the state is open, nothing runs, and scripts cannot change the library.
+        unsafe { self.globals.json.restore() };
         let shared = self.shared();
         shared.host = None;
         shared.call = ptr::null();

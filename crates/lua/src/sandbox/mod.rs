@@ -26,7 +26,7 @@ use mlua_sys::{
 };
 
 use crate::api;
-use crate::libraries;
+use crate::libraries::{self, JsonSettings};
 use crate::machine::Server;
 
 pub(crate) use collector::restore as restore_collector;
@@ -46,6 +46,7 @@ pub(crate) struct Globals {
     pub(crate) functions_metatable: c_int,
     pub(crate) behind_loading: c_int,
     pub(crate) behind_functions: c_int,
+    pub(crate) json: JsonSettings,
 }
 
 /// Globals of Lua that scripts do not get.
@@ -61,14 +62,14 @@ pub(crate) unsafe fn open(state: *mut lua_State, server: &Server) -> Globals {
     // SAFETY: every function leaves the stack as its comment says; the stack has room for some twenty values.
     unsafe {
         open_lua(state);
-        libraries::open(state);
+        let json = libraries::open(state);
         replace_functions(state);
         for name in REMOVED {
             set_nil(state, name);
         }
         protect_strings(state);
         protect_members(state);
-        globals(state, server)
+        globals(state, server, json)
     }
 }
 
@@ -172,7 +173,7 @@ unsafe fn protect_members(state: *mut lua_State) {
 }
 
 /// Makes the three tables of globals, and chooses that of scripts.
-unsafe fn globals(state: *mut lua_State, server: &Server) -> Globals {
+unsafe fn globals(state: *mut lua_State, server: &Server, json: JsonSettings) -> Globals {
     // SAFETY: `luaL_ref` takes what was pushed before.
     unsafe {
         // What is read in vain is an error, by this metatable.
@@ -208,6 +209,7 @@ unsafe fn globals(state: *mut lua_State, server: &Server) -> Globals {
             functions_metatable,
             behind_loading,
             behind_functions,
+            json,
         }
     }
 }

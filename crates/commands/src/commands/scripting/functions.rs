@@ -33,10 +33,12 @@ const fn sub(name: &'static str, body: Body) -> Spec {
     Spec::new(name, Group::Scripting, body).flags(Flags::NOSCRIPT)
 }
 
-/// One that changes libraries: nothing is locked before, and then everything for a moment.
+/// One that changes libraries, whose functions others call with their rights: nothing is locked before, and then
+/// everything for a moment.
 const fn change(name: &'static str, body: Body, more: Flags) -> Spec {
     sub(name, body)
         .flags(Flags::NOSCRIPT.with(Flags::WRITE).with(more))
+        .categories(&["dangerous"])
         .locks(Scope::Stepwise)
         .tips(ALL_SHARDS)
 }

@@ -38,8 +38,12 @@ pub(super) static COMMANDS: &[Spec] =
 /// What changes names.
 const WRITES: Flags = Flags::WRITE.with(Flags::NOSCRIPT);
 
+/// Others call the script by its name, with their rights.
+const CATEGORIES: &[&str] = &["admin", "dangerous"];
+
 pub(super) const REGISTER: Spec = Spec::new("register", Group::Scripting, exactly!(sub register))
     .flags(WRITES.with(Flags::DENYOOM))
+    .categories(CATEGORIES)
     .locks(Scope::All)
     .since(SINCE, "O(N) with N being the length in bytes of the script body.")
     .doc("name script", "Gives a script a name, by which EVALNAME calls it, also after a restart.")
@@ -55,6 +59,7 @@ pub(super) const REGISTER: Spec = Spec::new("register", Group::Scripting, exactl
 pub(super) const UNREGISTER: Spec =
     Spec::new("unregister", Group::Scripting, exactly!(sub unregister))
         .flags(WRITES)
+        .categories(CATEGORIES)
         .locks(Scope::All)
         .since(SINCE, "O(1)")
         .doc("name", "Takes a name back. Returns whether a script had it.")

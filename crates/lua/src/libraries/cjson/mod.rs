@@ -13,7 +13,7 @@ use crate::native::{Buffer, Outcome, Stack, Type, upvalue};
 
 /// What the functions of the module can change.
 #[derive(Clone, Copy)]
-struct Settings {
+pub(super) struct Settings {
     /// Whether arrays with many holes become objects. Else they are errors.
     sparse_as_object: c_int,
     /// An array has many holes when its last index is more than so many times its elements. 0: never.
@@ -32,7 +32,7 @@ struct Settings {
     keep_buffer: c_int,
 }
 
-const DEFAULTS: Settings = Settings {
+pub(super) const DEFAULTS: Settings = Settings {
     sparse_as_object: 0,
     sparse_ratio: 2,
     sparse_safe: 10,
@@ -51,10 +51,11 @@ const INVALID_NUMBERS: &[&str] = &["off", "on", "null"];
 const INVALID_REFUSED: c_int = 0;
 const INVALID_WRITTEN: c_int = 1;
 
-/// Pushes the library, with settings of its own.
-pub fn push(stack: Stack<'_>) {
+/// Pushes the library, with settings of its own, which are alive as long as its functions.
+pub(super) fn push(stack: Stack<'_>) -> *mut Settings {
     stack.push_table(0, 13);
     stack.push_block(DEFAULTS);
+    let settings = stack.pointer(-1).cast();
     add(stack, c"encode", encode::encode);
     add(stack, c"decode", decode::decode);
     add(stack, c"encode_sparse_array", |stack| {
@@ -93,6 +94,7 @@ pub fn push(stack: Stack<'_>) {
         stack.push_bytes(value.as_bytes());
         stack.set_field(-2, name);
     }
+    settings
 }
 
 /// Adds a function to the table below the settings on top.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use tierce_keyspace::CodeKind;
+
 use super::facts::Facts;
 use super::field::{Field, always, is, maybe};
 use super::value::Value;
@@ -69,7 +71,7 @@ pub(super) const MEMORY: &[Field] = &[
         "Bytes of the libraries and their functions, without machines.")
         .gauge("redis_memory_used_functions_bytes"),
     is("used_memory_scripts", |f| scripts_and_functions(f).into(),
-        "Bytes of scripts and functions, without machines.")
+        "Bytes of scripts, those with names among them, and functions, without machines.")
         .gauge("redis_memory_used_scripts_bytes"),
     is("used_memory_scripts_human", |f| human(scripts_and_functions(f)).into(), "The same for people."),
     is("maxmemory", |f| f.memory().limit.into(), "The directive; 0 is no limit.")
@@ -278,7 +280,8 @@ fn libraries<'f>(facts: &'f Facts<'_>) -> &'f Libraries {
 }
 
 fn scripts_and_functions(facts: &Facts<'_>) -> usize {
-    facts.kernel.scripts.memory_bytes() + libraries(facts).memory_bytes(facts.kernel)
+    let named = facts.kernel.keyspace.code().all().memory_bytes(CodeKind::Script);
+    facts.kernel.scripts.memory_bytes() + named + libraries(facts).memory_bytes(facts.kernel)
 }
 
 fn machines(facts: &Facts<'_>) -> usize {
