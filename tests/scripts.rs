@@ -1,6 +1,6 @@
 //! EVAL and its relatives: what a script may do, and what others see of it.
 
-use tierce_harness::{Connection, Server, encode, wait_until};
+use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
 use crate::{launch, server};
 
@@ -412,6 +412,48 @@ fn what_a_script_logs_is_bounded() {
     let limited = eval(&mut c, lines, &[], &["LOG_WARNING", "10"]);
     assert!(limited.contains("script-memory-limit"), "{limited}");
     assert!(!server.output().contains("xxxx"));
+}
+
+/// The words of a call are copied for it. A copy of 300 MB stayed with the thread for good.
+#[test]
+fn words_of_calls_count_towards_the_limit_and_are_given_back() {
+    let server = server();
+    let (mut c, mut alice) = (server.connect(), server.connect());
+    let call = |tail: &str| {
+        format!("local s, t = string.rep('x', 1000000), {{}} for i = 1, 300 do t[i] = s end {tail}")
+    };
+    let before = server.resident_bytes();
+    c.check("ACL SETUSER alice on >pw ~* +eval", "+OK");
+    alice.check("AUTH alice pw", "+OK");
+    let denied = eval(&mut alice, &call("return redis.call('del', unpack(t))"), &[], &[]);
+    assert!(denied.contains("NOPERM"), "{denied}");
+    assert_eq!(eval(&mut c, &call("return redis.call('del', unpack(t))"), &[], &[]), ":0");
+    wait_until("it is given back", || server.resident_bytes() < before + (100 << 20));
+    c.check("CONFIG SET script-memory-limit 20mb", "+OK");
+    let limited = eval(&mut c, &call("return redis.pcall('del', unpack(t))"), &[], &[]);
+    assert!(limited.contains("script-memory-limit"), "{limited}");
+    c.check("CONFIG SET script-memory-limit 0 client-query-buffer-limit 100mb", "+OK");
+    let large = eval(&mut c, &call("return redis.pcall('del', unpack(t))"), &[], &[]);
+    assert!(large.contains("arguments of a command called from script are too large"), "{large}");
+}
+
+#[test]
+fn what_is_kept_to_undo_and_log_writes_is_bounded() {
+    let dir = TempDir::new();
+    let server =
+        launch().with("dir", dir.path().to_str().unwrap()).with("appendonly", "yes").start();
+    let mut c = server.connect();
+    c.check("CONFIG SET maxmemory 10mb", "+OK");
+    c.check("SET k before", "+OK");
+    let write =
+        "for i = 1, tonumber(ARGV[1]) do redis.call('set', KEYS[1], string.rep('x', 1000000)) end";
+    assert_eq!(eval(&mut c, write, &["k"], &["30"]), "nil");
+    c.check("SET k before", "+OK");
+    assert_eq!(
+        eval(&mut c, write, &["k"], &["100"]),
+        "-ERR Script has written more than is kept to undo and log its writes. Its writes were undone"
+    );
+    c.check("GET k", "\"before\"");
 }
 
 #[test]

@@ -197,6 +197,11 @@ impl Output {
         Output { room, ..Output::new() }
     }
 
+    /// Begins a call without a connection that may write so many bytes.
+    pub fn set_room(&mut self, room: usize) {
+        (self.room, self.overrun) = (room, 0);
+    }
+
     /// Bytes that may still be written in this call.
     pub fn room(&self) -> usize {
         self.room.saturating_sub(self.written())

@@ -12,8 +12,8 @@ use super::super::{
     Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, time_of_effect,
 };
 use super::outbox::{self, Outbox};
-use super::workspace::Buffers;
-use crate::acl;
+use super::workspace::{Buffers, WORDS_KEPT_BYTES};
+use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::clock::STOPPED_MS;
 use crate::command::{Command, Flags};
@@ -26,6 +26,9 @@ use crate::reply::Reply;
 use crate::scripting::Run;
 use crate::slowlog;
 use crate::stats::Counters;
+
+/// The longest word that is looked at before all words of a large call are copied: the name of a command is shorter.
+const SHORT_WORD_LEN_MAX: usize = 64;
 
 /// Calls between two looks at the clock, which costs a tenth of a call.
 const CALLS_PER_LOOK: u32 = 8;
@@ -54,6 +57,8 @@ pub(super) struct Terms {
     pub(super) is_out_of_memory: bool,
     /// Bytes that it may take; 0 for no limit.
     pub(super) memory_limit: usize,
+    /// Bytes that may be kept to undo its writes, and of records for the log.
+    pub(super) writes_limit: usize,
 }
 
 /// Where a program runs, and what ends it there.
@@ -121,6 +126,7 @@ impl<'k> ProgramHost<'_, 'k> {
         self.progress.meter.finish(&self.caller.client, || {
             slowlog::shorten(&self.kernel.commands, words.as_args())
         });
+        self.buffers.shrink();
         self.progress.has_written
     }
 
@@ -209,6 +215,9 @@ impl<'k> ProgramHost<'_, 'k> {
         if self.kernel.clients.has_monitors() && !command.spec.flags.contains(Flags::ADMIN) {
             self.outbox.show_inner(self.caller, args);
         }
+        if self.buffers.reply.exceeds_limit() {
+            return Err(Stop::MemoryLimit);
+        }
         self.check_memory()
     }
 
@@ -276,9 +285,66 @@ impl<'k> ProgramHost<'_, 'k> {
     /// # Errors
     /// When the program has written or collected more than it may.
     pub(super) fn check_memory(&self) -> Result<(), Stop> {
-        let limit = self.terms.memory_limit;
-        let is_too_much = limit > 0 && self.locks.undo_bytes() + self.outbox.bytes() > limit;
-        if is_too_much || self.outbox.is_full() { Err(Stop::MemoryLimit) } else { Ok(()) }
+        match self.memory_left() {
+            Some(_) if !self.outbox.is_full() => Ok(()),
+            _ => Err(Stop::MemoryLimit),
+        }
+    }
+
+    /// Bytes that the program may still take outside of its machine; `None` if it has more than it may.
+    fn memory_left(&self) -> Option<usize> {
+        let Terms { memory_limit, writes_limit, .. } = self.terms;
+        let undo = self.locks.undo_bytes();
+        match memory_limit {
+            _ if undo > writes_limit => None,
+            0 => Some(usize::MAX),
+            limit => limit.checked_sub(undo + self.outbox.bytes() + self.buffers.words_bytes()),
+        }
+    }
+
+    /// Whether words of so many bytes are more than a client may send in one request.
+    fn is_too_large(&self, len: usize) -> bool {
+        len as u64 > self.kernel.config.live().client_query_buffer_limit()
+    }
+
+    /// Whether a call with many bytes is refused before they are copied: by its size, or by what its short words say of
+    /// the command. It has its reply then.
+    fn refuses_unread(&mut self, words: &[&[u8]], len: usize, proto: Proto) -> bool {
+        if self.is_too_large(len) {
+            write_error(&mut self.buffers.reply, &TOO_LARGE, proto);
+            return true;
+        }
+        let short = |word: &&[u8]| word.len() <= SHORT_WORD_LEN_MAX;
+        let shortened = words.iter().map(|word| if short(word) { *word } else { b"" });
+        let mut copy = OwnedArgs::new();
+        let _ = copy_words(shortened, &mut copy);
+        let args = copy.as_args();
+        let may_be_called = resolve(self.kernel, args).is_ok_and(|command| {
+            !matches!(self.caller.rights().check(command, args), Err(Denial::Command))
+        });
+        if may_be_called {
+            // Whether these keys are allowed depends on all words.
+            return false;
+        }
+        let Err(refused) = self.admit(args) else { return false };
+        let mut reply = Reply::new(&mut self.buffers.reply, proto);
+        refuse(self.kernel, self.counters, &mut reply, &refused);
+        true
+    }
+
+    fn copy_and_make(&mut self, words: &[&[u8]], len: usize, proto: Proto) -> Result<(), Stop> {
+        let room = self.memory_left().and_then(|left| left.checked_sub(len));
+        self.buffers.reply.set_room(room.ok_or(Stop::MemoryLimit)?);
+        let mut copy = std::mem::take(&mut self.buffers.words);
+        let done = match copy_words(words.iter().copied(), &mut copy) {
+            Some(()) => self.make(copy.as_args(), proto),
+            None => {
+                write_error(&mut self.buffers.reply, &TOO_LARGE, proto);
+                Ok(())
+            }
+        };
+        self.buffers.keep(copy);
+        done
     }
 }
 
@@ -301,9 +367,9 @@ fn needs_disk(ctx: &mut Context<'_, '_>) -> bool {
 }
 
 /// Copies the words of a call; `None` if they are too large for one.
-fn copy_words(words: &[&[u8]], copy: &mut OwnedArgs) -> Option<()> {
+fn copy_words<'w>(mut words: impl Iterator<Item = &'w [u8]>, copy: &mut OwnedArgs) -> Option<()> {
     copy.clear();
-    words.iter().try_for_each(|word| copy.push(word).ok())
+    words.try_for_each(|word| copy.push(word).ok())
 }
 
 fn write_error(output: &mut Output, error: &CommandError, proto: Proto) {
@@ -317,15 +383,12 @@ impl Host for ProgramHost<'_, '_> {
             self.progress.calls_left = CALLS_PER_LOOK;
             self.look()?;
         }
-        let mut copy = std::mem::take(&mut self.buffers.words);
-        let done = match copy_words(words, &mut copy) {
-            Some(()) => self.make(copy.as_args(), proto),
-            None => {
-                write_error(&mut self.buffers.reply, &TOO_LARGE, proto);
-                Ok(())
-            }
+        let len = words.iter().map(|word| word.len()).sum();
+        let done = if len > WORDS_KEPT_BYTES && self.refuses_unread(words, len, proto) {
+            Ok(())
+        } else {
+            self.copy_and_make(words, len, proto)
         };
-        self.buffers.words = std::mem::replace(&mut self.buffers.last_words, copy);
         match done {
             Ok(()) => self.buffers.reply.drain_into(reply),
             Err(_) => self.buffers.reply.reset(),
@@ -359,8 +422,11 @@ impl Host for ProgramHost<'_, '_> {
     }
 
     fn acl_check(&mut self, words: &[&[u8]]) -> Result<bool, NoSuchCommand> {
+        if self.is_too_large(words.iter().map(|word| word.len()).sum()) {
+            return Err(NoSuchCommand);
+        }
         let mut copy = OwnedArgs::new();
-        copy_words(words, &mut copy).ok_or(NoSuchCommand)?;
+        copy_words(words.iter().copied(), &mut copy).ok_or(NoSuchCommand)?;
         let args = copy.as_args();
         let command = match resolve(self.kernel, args) {
             Ok(command) => command,

@@ -47,6 +47,14 @@ pub(crate) use self::workspace::Workspace;
 /// in vain.
 const WORKER_TIME: Duration = Duration::from_millis(1);
 
+/// Bytes that may be kept to undo and to log the writes of a program: as many as `maxmemory`, within these bounds. All
+/// of them are in memory until it ends, beside the data.
+const WRITES_BYTES_MIN: u64 = 64 << 20;
+const WRITES_BYTES_MAX: u64 = 1 << 30;
+
+const KILLED: CommandError =
+    CommandError::new("ERR Script killed by user with SCRIPT KILL. Its writes were undone");
+
 /// What is run.
 #[derive(Clone, Copy)]
 pub(crate) enum Code<'p> {
@@ -169,12 +177,17 @@ impl<'k> Context<'_, 'k> {
     fn terms_of(&mut self, program: &Program<'_>) -> Terms {
         let is_of_primary = self.caller.is_primary();
         let memory_limit = self.kernel.config.live().script_memory_limit() as usize;
+        let writes_limit = match self.kernel.keyspace.eviction().limit_bytes {
+            0 => WRITES_BYTES_MAX,
+            limit => limit.clamp(WRITES_BYTES_MIN, WRITES_BYTES_MAX),
+        };
         Terms {
             is_of_primary,
             is_read_only: self.is_read_only() || program.is(ProgramFlags::NO_WRITES),
             allows_oom: program.is(ProgramFlags::ALLOW_OOM),
             is_out_of_memory: !is_of_primary && self.is_out_of_memory(),
             memory_limit: if is_of_primary { 0 } else { memory_limit },
+            writes_limit: if is_of_primary { usize::MAX } else { writes_limit as usize },
         }
     }
 
@@ -310,7 +323,7 @@ impl<'k> Context<'_, 'k> {
         {
             program.history.was_short();
         }
-        self.end_program(program, outcome, ticket.as_ref(), effects)
+        self.end_program(program, outcome, ticket.as_ref(), effects, terms)
     }
 
     /// Runs it once. The caller decides whether its effects stay.
@@ -385,6 +398,7 @@ impl<'k> Context<'_, 'k> {
         outcome: Outcome,
         ticket: Option<&Ticket<'_>>,
         effects: Effects,
+        terms: Terms,
     ) -> Result<Ended, CommandError> {
         let has_ended = !matches!(outcome, Outcome::Stopped(_));
         if has_ended && effects.has_written && self.is_held_back() {
@@ -409,6 +423,7 @@ impl<'k> Context<'_, 'k> {
             }
             Outcome::Stopped(stop) => stop,
         };
+        let has_written_much = self.guard.locks.undo_bytes() > terms.writes_limit;
         self.keep(effects, false);
         match stop {
             Stop::Undeclared => Ok(Ended::NeedsMore),
@@ -418,8 +433,13 @@ impl<'k> Context<'_, 'k> {
             }
             stop => {
                 let ending = ticket.and_then(|ticket| ticket.run().ending());
-                self.log_stop(program, stop, ending);
-                Err(error_of(stop, ending))
+                let why = why_stopped(stop, ending, has_written_much);
+                self.log_stop(program, why);
+                Err(match (stop, ending) {
+                    (Stop::Killed, Some(Ending::Shutdown)) => CommandError::new(ENDED_BY_SHUTDOWN),
+                    (Stop::Killed, _) => KILLED,
+                    _ => CommandError::text(format!("ERR Script {why}. Its writes were undone")),
+                })
             }
         }
     }
@@ -459,32 +479,26 @@ impl<'k> Context<'_, 'k> {
         Encoder::new(output.buffer(), proto).error(text);
     }
 
-    fn log_stop(&self, program: &Program<'_>, stop: Stop, ending: Option<Ending>) {
+    fn log_stop(&self, program: &Program<'_>, why: &str) {
         let what = match program.kind() {
             Kind::Script => "Script",
             Kind::Function => "Function",
         };
         let name = program.name();
         let name = name.escape_ascii();
-        let why = match (stop, ending) {
-            (Stop::Killed, Some(Ending::Shutdown)) => "ended, since the server ends",
-            (Stop::Killed, _) => "was killed",
-            (Stop::TimeLimit, _) => "has run longer than script-time-limit",
-            _ => "needs more memory than script-memory-limit",
-        };
         self.kernel.log.warning(format_args!("{what} {name} {why}; its writes were undone"));
     }
 }
 
-fn error_of(stop: Stop, ending: Option<Ending>) -> CommandError {
-    CommandError::new(match (stop, ending) {
-        (Stop::Killed, Some(Ending::Shutdown)) => ENDED_BY_SHUTDOWN,
-        (Stop::Killed, _) => "ERR Script killed by user with SCRIPT KILL. Its writes were undone",
-        (Stop::TimeLimit, _) => {
-            "ERR Script has run longer than script-time-limit allows. Its writes were undone"
-        }
-        _ => "ERR Script needs more memory than script-memory-limit allows. Its writes were undone",
-    })
+/// What to say of a program that was stopped.
+fn why_stopped(stop: Stop, ending: Option<Ending>, has_written_much: bool) -> &'static str {
+    match (stop, ending) {
+        (Stop::Killed, Some(Ending::Shutdown)) => "ended, since the server ends",
+        (Stop::Killed, _) => "was killed",
+        (Stop::TimeLimit, _) => "has run longer than script-time-limit allows",
+        _ if has_written_much => "has written more than is kept to undo and log its writes",
+        _ => "needs more memory than script-memory-limit allows",
+    }
 }
 
 impl Mode<'_> {

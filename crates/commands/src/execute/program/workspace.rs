@@ -13,11 +13,14 @@ use tierce_wire::resp::OwnedArgs;
 
 use crate::kernel::Kernel;
 
+/// Memory for the words of a call that is kept for the next one.
+pub(super) const WORDS_KEPT_BYTES: usize = 1024 * 1024;
+
 /// See the module.
 pub(crate) struct Workspace {
     machine: Machine,
     buffers: Buffers,
-    /// The bytes of the machine that are among those of all threads.
+    /// The bytes of machine and buffers that are among those of all threads.
     told_bytes: usize,
     all_bytes: Arc<AtomicUsize>,
 }
@@ -30,6 +33,32 @@ pub(super) struct Buffers {
     pub(super) words: OwnedArgs,
     /// Those of the one before, which the slow log may want.
     pub(super) last_words: OwnedArgs,
+}
+
+impl Buffers {
+    /// Keeps the words of the call that has ended, until another one has. The next call gets the memory of those before
+    /// it, unless that is unusually much.
+    pub(super) fn keep(&mut self, words: OwnedArgs) {
+        self.words = std::mem::replace(&mut self.last_words, words);
+        shrink(&mut self.words);
+    }
+
+    /// Gives unusual memory back, at the end of a program.
+    pub(super) fn shrink(&mut self) {
+        shrink(&mut self.last_words);
+        self.reply.reset();
+    }
+
+    /// Bytes that the words of calls take.
+    pub(super) fn words_bytes(&self) -> usize {
+        self.words.memory_bytes() + self.last_words.memory_bytes()
+    }
+}
+
+fn shrink(words: &mut OwnedArgs) {
+    if words.memory_bytes() > WORDS_KEPT_BYTES {
+        *words = OwnedArgs::new();
+    }
 }
 
 thread_local! {
@@ -74,9 +103,9 @@ impl Workspace {
         (&mut self.machine, &mut self.buffers)
     }
 
-    /// Has INFO see how large the machine is.
+    /// Has INFO see how much the machine and the buffers take.
     fn tell_bytes(&mut self) {
-        let bytes = self.machine.used_bytes();
+        let bytes = self.machine.used_bytes() + self.buffers.words_bytes();
         if bytes != self.told_bytes {
             // The difference, which may be negative.
             self.all_bytes.fetch_add(bytes.wrapping_sub(self.told_bytes), Relaxed);
