@@ -1,6 +1,6 @@
 //! Without a client library, commands can be typed.
 
-use crate::server;
+use crate::{launch, server};
 
 #[test]
 fn a_line_is_a_request() {
@@ -62,6 +62,18 @@ fn a_line_may_be_long_but_not_endless() {
     c.send("x".repeat(70_000));
     let rest = c.rest().escape_ascii().to_string();
     assert_eq!(rest, "-ERR Protocol error: too big inline request\\r\\n");
+}
+
+#[test]
+fn a_stranger_may_send_less() {
+    let server = launch().with("requirepass", "pw").start();
+    let mut c = server.connect();
+    c.check(
+        &format!("AUTH {}", "x".repeat(10_000)),
+        "-WRONGPASS invalid username-password pair or user is disabled.",
+    );
+    c.send("x".repeat(40_000));
+    assert_eq!(c.rest(), b"-ERR Protocol error: too big inline request\r\n");
 }
 
 /// As in Redis, which receives 16 KiB and looks for the end of the line before it looks at its length.

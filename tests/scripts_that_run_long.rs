@@ -50,6 +50,19 @@ fn others_are_served_and_those_that_need_its_keys_are_told() {
     assert!(server.output().contains("was killed; its writes were undone"));
 }
 
+/// Ten thousand such comparisons, after which a script was looked at, take minutes.
+#[test]
+fn a_script_that_compares_long_strings_is_killed() {
+    let long = "redis.call('set', KEYS[1], 'half') local s = string.rep('x', 5e7) \
+                local a, b = s .. 'a', s .. 'b' while true do local x = a < b end";
+    let (_server, mut c, mut runner) = endless(long, "held");
+    wait_for_busy(&mut c, "held");
+    c.check("SCRIPT KILL", "+OK");
+    let killed = runner.reply().to_string();
+    assert!(killed.contains("Script killed by user with SCRIPT KILL"), "{killed}");
+    c.check("EXISTS held", ":0");
+}
+
 #[test]
 fn a_script_is_killed_that_holds_all_shards_and_writes() {
     let (_server, mut c, mut runner) = endless(ENDLESS, "held");

@@ -44,7 +44,7 @@ const CATEGORIES: &[&str] = &["admin", "dangerous"];
 pub(super) const REGISTER: Spec = Spec::new("register", Group::Scripting, exactly!(sub register))
     .flags(WRITES.with(Flags::DENYOOM))
     .categories(CATEGORIES)
-    .locks(Scope::All)
+    .locks(Scope::Stepwise)
     .since(SINCE, "O(N) with N being the length in bytes of the script body.")
     .doc("name script", "Gives a script a name, by which EVALNAME calls it, also after a restart.")
     .example(

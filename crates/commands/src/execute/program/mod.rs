@@ -52,6 +52,10 @@ const WORKER_TIME: Duration = Duration::from_millis(1);
 const WRITES_BYTES_MIN: u64 = 64 << 20;
 const WRITES_BYTES_MAX: u64 = 1 << 30;
 
+/// A program with a longer source begins on a thread for programs: a machine that does not know it yet takes long to
+/// compile it.
+const WORKER_SOURCE_LEN_MAX: usize = 512 * 1024;
+
 const KILLED: CommandError =
     CommandError::new("ERR Script killed by user with SCRIPT KILL. Its writes were undone");
 
@@ -109,6 +113,14 @@ impl<'p> Program<'p> {
             Code::Script(_) => Kind::Script,
             Code::Function { .. } => Kind::Function,
         }
+    }
+
+    fn is_large(&self) -> bool {
+        let source = match self.code {
+            Code::Script(script) => script.source(),
+            Code::Function { library, .. } => &library.code,
+        };
+        source.len() > WORKER_SOURCE_LEN_MAX
     }
 
     fn is(&self, flag: ProgramFlags) -> bool {
@@ -304,7 +316,7 @@ impl<'k> Context<'_, 'k> {
         self.judge_again()()?;
         let scripts = &self.kernel.scripts;
         let is_on_worker = self.mode.may_leave() && scripts.offload.is_open();
-        if is_on_worker && program.history.is_long() {
+        if is_on_worker && (program.history.is_long() || program.is_large()) {
             // It was tried whether the shards are to be had, so that the client does not wait for a thread in vain.
             return Err(Interrupt::Long.into());
         }

@@ -36,7 +36,7 @@ impl Limits {
     pub const INLINE_LEN_MIN: usize = 16;
     /// Arguments of a request before authentication.
     pub const UNAUTHENTICATED_MULTIBULK_LEN_MAX: usize = 10;
-    /// Bytes of an argument before authentication.
+    /// Bytes of an argument, and of an inline request, before authentication.
     pub const UNAUTHENTICATED_BULK_LEN_MAX: usize = 16 * 1024;
 }
 

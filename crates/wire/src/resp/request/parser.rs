@@ -494,17 +494,18 @@ impl Bounds {
     fn of(limits: &Limits) -> Bounds {
         let granted_count_max = limits.max_multibulk_len.min(INPUT_LEN_MAX);
         let granted_bulk_len_max = limits.max_bulk_len.min(INPUT_LEN_MAX);
-        let (count_max, bulk_len_max) = match limits.auth {
-            AuthState::Granted => (granted_count_max, granted_bulk_len_max),
+        let (count_max, bulk_len_max, line_len_max) = match limits.auth {
+            AuthState::Granted => (granted_count_max, granted_bulk_len_max, limits.max_inline_len),
             AuthState::Required => (
                 granted_count_max.min(Limits::UNAUTHENTICATED_MULTIBULK_LEN_MAX),
                 granted_bulk_len_max.min(Limits::UNAUTHENTICATED_BULK_LEN_MAX),
+                limits.max_inline_len.min(Limits::UNAUTHENTICATED_BULK_LEN_MAX),
             ),
         };
         Bounds {
             count_max,
             bulk_len_max,
-            line_len_max: limits.max_inline_len.clamp(Limits::INLINE_LEN_MIN, INPUT_LEN_MAX),
+            line_len_max: line_len_max.clamp(Limits::INLINE_LEN_MIN, INPUT_LEN_MAX),
             line_slack: limits.line_slack,
             granted_count_max,
             granted_bulk_len_max,
