@@ -42,6 +42,8 @@ DIFFERENT = {
     ("ping", "flags"): "our own: it is answered while data are being loaded",
     **{(name, "tips"): "7.2: for all nodes" for name in ("acl|deluser", "acl|save", "acl|setuser")},
     ("wait", "categories"): "7.2: it blocks",
+    **{(f"function|{name}", "categories"): "our own: others run that code, so it is in @dangerous"
+       for name in ("load", "delete", "flush", "restore")},
     ("command|getkeys", "arity"): "7.2: a call may be a single word",
     ("command|getkeysandflags", "arity"): "7.2: a call may be a single word",
     ("psync", "words"): "Redis takes FAILOVER as a third argument as well, and does not say so",
