@@ -9,6 +9,7 @@ use super::fake_replica::Replica;
 use super::on_a_full_disk;
 use super::replica::{info, wait_for_link, wait_for_log};
 use crate::launch;
+use crate::replication::info as info_everywhere;
 
 #[test]
 fn as_a_primary_it_keeps_the_data() {
@@ -209,15 +210,24 @@ fn a_transaction_of_the_stream_may_be_larger_than_those_of_clients() {
 }
 
 #[test]
-fn what_fails_in_a_transaction_of_the_stream_is_logged() {
+fn what_fails_in_a_transaction_of_the_stream_is_logged_and_healed() {
     let primary = Primary::new();
     let server = primary.replica().start();
     let mut c = server.connect();
     let mut follower = primary.give_copy(0, &[("k", "v")]);
-    follower.send(stream(&["MULTI", "LPUSH k a", "SET l 1", "EXEC"]));
-    wait_until("it is applied", || c.ask("GET l").to_string() == r#""1""#);
-    wait_for_log(&server, "in a transaction failed here");
+    follower.send(stream(&["SELECT 3", "SET k v", "MULTI", "SET l 1", "LPUSH k a", "EXEC"]));
+    wait_for_log(&server, "The primary's command LPUSH of key k in database 3 failed here");
     wait_for_log(&server, "WRONGTYPE");
+    let mut follower = primary.give_copy(50, &[("k", "w")]);
+    follower.wait_for(50);
+    c.check("GET k", r#""w""#);
+    assert_eq!(info_everywhere(&mut c, "unexpected_error_replies"), "1");
+    // The next copy has to wait, so that a limit that is lower here does not cause one after the other.
+    let again = stream(&["LPUSH k a", "SET k x"]);
+    follower.send(&again);
+    follower.wait_for(50 + again.len() as u64);
+    c.check("GET k", r#""x""#);
+    assert_eq!(info_everywhere(&mut c, "unexpected_error_replies"), "2");
 }
 
 #[test]

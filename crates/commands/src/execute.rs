@@ -120,6 +120,12 @@ impl<'a, 'k> Context<'a, 'k> {
         self.call.word(usize::from(self.command.spec.words).saturating_sub(1))
     }
 
+    /// The time from which an expiry time counts, and at which a consumer of a stream does something. It is the time
+    /// of the command, or the present while that stands still ([`STOPPED_MS`](clock::STOPPED_MS)).
+    pub fn moment_ms(&self) -> i64 {
+        if self.now_ms == clock::STOPPED_MS { clock::unix_ms() } else { self.now_ms }
+    }
+
     /// The selected database, open at the shard of `key`, and the reply. In line wherever it is called: as a
     /// call, which returns all of that through memory, it costs 35 instructions more.
     #[inline(always)]
@@ -251,24 +257,13 @@ pub fn admit<'k>(
 const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
 
 /// The time for a command that another server has executed before: it stands still before any deadline, unless the
-/// command gives a time that counts from now, or asks for one: a script decides by that.
+/// command asks how much time is left: a script decides by that. No command that changes keys may get another time here:
+/// it would not see a key past its deadline, which a replica keeps, and store a second one.
 #[must_use]
-pub fn time_of_effect(name: &str, args: Args<'_>) -> i64 {
-    if counts_from_now(name, args) { clock::unix_ms() } else { clock::STOPPED_MS }
-}
-
-fn counts_from_now(name: &str, args: Args<'_>) -> bool {
-    let is_one_of = |arg: &[u8], words: &[&str]| {
-        words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()))
-    };
-    let has = |words: &[&str]| args.iter().any(|arg| is_one_of(arg, words));
+pub fn time_of_effect(name: &str) -> i64 {
     match name {
-        "setex" | "psetex" | "expire" | "pexpire" | "hexpire" | "hpexpire" => true,
-        "ttl" | "pttl" | "httl" | "hpttl" => true,
-        // A value that happens to be such a word only means that the clock is looked at.
-        "set" | "getex" => has(&["ex", "px"]),
-        "restore" => !has(&["absttl"]),
-        _ => false,
+        "ttl" | "pttl" | "httl" | "hpttl" => clock::unix_ms(),
+        _ => clock::STOPPED_MS,
     }
 }
 

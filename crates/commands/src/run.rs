@@ -75,7 +75,7 @@ impl Kernel {
 
     /// Executes a command of a stream that this server follows. What keeps clients from changing data does not keep
     /// the primary from it, who has changed them already: neither the role nor memory nor a pause. Time stands still
-    /// before any deadline, unless the command says when something is to expire from now on.
+    /// before any deadline, so that it meets keys that are past theirs.
     ///
     /// With it, the stream of this name is known up to an offset: what changes is logged with that place.
     pub fn apply(
@@ -89,7 +89,7 @@ impl Kernel {
             return self.execute(caller, args, output);
         };
         caller.set_primary();
-        let now_ms = execute::time_of_effect(command.spec.name, args);
+        let now_ms = execute::time_of_effect(command.spec.name);
         let by = Runs::OfPrimary { stream, offset };
         self.run_by(by, command, caller, args, output, now_ms);
     }

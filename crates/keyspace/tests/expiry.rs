@@ -212,3 +212,21 @@ fn the_mean_time_to_live_is_right_within_a_second() {
     assert_eq!((stats.keys, stats.expires), (100, 100));
     assert!(stats.ttl_mean_ms.abs_diff(59_500) <= 1024, "{} ms", stats.ttl_mean_ms);
 }
+
+/// A request may begin before its server becomes a replica, and store after it.
+#[test]
+fn a_key_past_its_deadline_has_one_entry_while_another_server_decides() {
+    let (keyspace, _) = keyspace(1);
+    let key = keyspace.key(b"k");
+    let mut locks = keyspace.locks();
+    locks.db(DbIndex::ZERO, key.hash(), 0).set(key, b"old", Expiry::At(1000)).unwrap();
+    keyspace.set_following(true);
+    let mut db = locks.db(DbIndex::ZERO, key.hash(), 2000);
+    assert!(db.peek(key).is_none());
+    db.set(key, b"new", Expiry::Never).unwrap();
+    assert_eq!(db.string(key).unwrap().unwrap().to_vec(), b"new");
+    assert!(db.remove(key));
+    assert!(db.peek(key).is_none());
+    locks.release();
+    assert_eq!(keyspace.len(DbIndex::ZERO), 0);
+}

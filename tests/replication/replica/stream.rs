@@ -250,7 +250,7 @@ fn nonsense_in_the_stream_ends_the_link_and_not_the_server() {
     follower.send(&commands);
     follower.wait_for(1 + commands.len() as u64);
     c.check("GET k", r#""w""#);
-    wait_for_log(&server, "The primary's command NOSUCHCOMMAND failed here");
+    wait_for_log(&server, "The primary's command NOSUCHCOMMAND in database 0 failed here");
 }
 
 #[test]
@@ -293,6 +293,48 @@ fn a_primary_decides_what_expires() {
     c.check("DBSIZE", ":2");
     c.check("REPLICAOF NO ONE", "+OK");
     wait_for_reply(&mut c, "DBSIZE", ":1");
+}
+
+/// A redis-server sends no DEL before a RESTORE, and old ones send times from now.
+#[test]
+fn a_write_to_a_key_past_its_deadline_leaves_one_entry() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[("other", "new")]);
+    follower.wait_for(0);
+    let payload = c.call(&["DUMP", "other"]).bytes().to_vec();
+    let writes: [&[&[u8]]; 7] = [
+        &[b"RESTORE", b"k", b"0", &payload, b"REPLACE"],
+        &[b"RESTORE", b"k", b"100000", &payload, b"REPLACE"],
+        &[b"SET", b"k", b"new", b"EX", b"100"],
+        &[b"SET", b"k", b"new", b"XX", b"PX", b"100000"],
+        &[b"SETEX", b"k", b"100", b"new"],
+        &[b"PSETEX", b"k", b"100000", b"new"],
+        &[b"SET", b"k", b"new"],
+    ];
+    let mut offset = 0;
+    let mut send = |bytes: &[u8]| {
+        follower.send(bytes);
+        offset += bytes.len() as u64;
+        follower.wait_for(offset);
+    };
+    for write in writes {
+        send(&stream(&["SET k old PXAT 1000"]));
+        send(&encode(write));
+        c.check("GET k", r#""new""#);
+        c.check("DBSIZE", ":2");
+        send(&stream(&["DEL k"]));
+        c.check("EXISTS k", ":0");
+        c.check("DBSIZE", ":1");
+    }
+    // Without REPLACE it is refused, as by Redis: the key is still there.
+    send(&stream(&["SET k old PXAT 1000"]));
+    follower.send(encode::<&[u8]>(&[b"RESTORE", b"k", b"0", &payload]));
+    wait_for_log(&server, "RESTORE of key k in database 0 failed here");
+    wait_for_log(&server, "BUSYKEY");
+    primary.give_copy(0, &[]).wait_for(0);
+    c.check("DBSIZE", ":0");
 }
 
 #[test]

@@ -226,7 +226,7 @@ impl<'k> Context<'_, 'k> {
             command,
             counters,
             now_ms: match self.now_ms {
-                STOPPED_MS => time_of_effect(command.spec.name, args),
+                STOPPED_MS => time_of_effect(command.spec.name),
                 now_ms => now_ms,
             },
             mode: Mode::Never,

@@ -83,6 +83,33 @@ pub enum Via {
     Bucket,
 }
 
+/// The first pause between two full copies that heal a divergence, in milliseconds. Each further one is twice as long,
+/// [`PAUSE_DOUBLED_MAX`] times: if a limit is lower here, a copy does not help for long.
+const PAUSE_MS: i64 = 60_000;
+const PAUSE_DOUBLED_MAX: u32 = 10;
+
+/// When a replica asks for a full copy because its data may differ from the primary's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Healing {
+    /// The data may differ since the last full copy.
+    pub differs: bool,
+    copies: u32,
+    not_before_ms: i64,
+}
+
+impl Healing {
+    /// Whether a copy is to be asked for now, which counts as asked for.
+    pub fn begins(&mut self, now_ms: i64) -> bool {
+        if !self.differs || now_ms < self.not_before_ms {
+            return false;
+        }
+        self.not_before_ms = now_ms + (PAUSE_MS << self.copies.min(PAUSE_DOUBLED_MAX));
+        self.copies += 1;
+        self.differs = false;
+        true
+    }
+}
+
 /// A replica's figures.
 #[derive(Clone, Debug)]
 pub struct Following {
@@ -104,6 +131,8 @@ pub struct Following {
     pub down_since_ms: i64,
     /// Bytes of the full copy that have arrived.
     pub copied_bytes: u64,
+    /// Full copies after commands that failed here.
+    pub healing: Healing,
     /// Counts the changes of the primary: the link of an older number is to be given up.
     pub number: u64,
     /// The one it follows is a replica still, and is to take over: clients' writes wait, and are not refused yet.
@@ -124,6 +153,7 @@ impl Following {
             last_io_ms: now_ms,
             down_since_ms: now_ms,
             copied_bytes: 0,
+            healing: Healing::default(),
             number,
             hands_over: false,
             since: number,
@@ -163,6 +193,8 @@ pub struct Role {
     link_stands: AtomicBool,
     /// Bytes that came from primaries since the start.
     received: AtomicU64,
+    /// Commands of primaries that failed here since the start.
+    failed: AtomicU64,
 }
 
 impl Role {
@@ -334,6 +366,17 @@ impl Role {
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.received.load(Relaxed)
+    }
+
+    /// A command of a primary failed here. How many that makes since the start.
+    pub fn note_failed(&self) -> u64 {
+        self.failed.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Commands of primaries that failed here since the start.
+    #[must_use]
+    pub fn failed_commands(&self) -> u64 {
+        self.failed.load(Relaxed)
     }
 
     /// To be held while something of the stream is applied; `None` if the link with this number is to be given up.

@@ -1,8 +1,8 @@
 //! Executes commands of an append-only file, by the server's own table.
 //!
 //! The clock is stopped before every deadline: the file's commands ran while their keys still existed,
-//! and Redis writes a DEL when a key has expired. Only commands whose time counts from now, which
-//! Redis rewrites before they get into a file, see the clock.
+//! and Redis writes a DEL when a key has expired. Only times that count from now, which Redis rewrites
+//! before they get into a file, are added to the present.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Executor {
         if !command.spec.flags.contains(Flags::WRITE) && command.spec.name != "select" {
             return Err(Refusal::Unknown);
         }
-        let now_ms = time_of_effect(command.spec.name, args);
+        let now_ms = time_of_effect(command.spec.name);
         let begin = self.output.mark();
         self.kernel.run(command, &mut self.caller, args, &mut self.output, now_ms);
         let reply = self.output.buffer();

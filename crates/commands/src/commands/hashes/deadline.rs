@@ -262,7 +262,7 @@ fn expire(
     fields: Rest<'_, 3>,
     form: TimeForm,
 ) -> Done {
-    let at_ms = deadline(time, form, ctx.now_ms, ctx.name())?;
+    let at_ms = deadline(time, form, ctx.moment_ms(), ctx.name())?;
     let mut fields = Options::of(fields);
     let condition = fields.clone().next_value().and_then(Condition::named);
     if condition.is_some() {

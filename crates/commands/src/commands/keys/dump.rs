@@ -163,7 +163,7 @@ fn restore(
 ) -> Done {
     let options = RestoreOptions::parse(Options::of(options))?;
     ctx.weigh_bytes(serialized_value.len())?;
-    let (now_ms, limits) = (ctx.now_ms, ctx.kernel.keyspace.limits());
+    let (now_ms, limits) = (ctx.moment_ms(), ctx.kernel.keyspace.limits());
     let key = ctx.key(0, key);
     ctx.holding(|ctx| check_free(ctx, key, &options))?;
     let expiry = options.expiry(ttl, now_ms)?;
@@ -217,6 +217,8 @@ fn store(
             db.event(Event::Restore, key);
         }
     }
+    let moment_ms = ctx.moment_ms();
+    let mut db = ctx.guard.db(ctx.caller.db, key.hash(), moment_ms);
     if let Some(seconds) = options.idle_seconds {
         db.set_idle_seconds(key, seconds);
     }

@@ -226,7 +226,7 @@ fn expire(
 ) -> Done {
     let conditions = Conditions::parse(Options::of(options))?;
     let at_ms = form
-        .to_unix_ms(integer(time)?, ctx.now_ms)
+        .to_unix_ms(integer(time)?, ctx.moment_ms())
         .ok_or_else(|| CommandError::invalid_expire(ctx.name()))?;
     let (mut db, key, reply) = ctx.open(key);
     let set = match db.ttl(key) {

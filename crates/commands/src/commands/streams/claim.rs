@@ -7,7 +7,7 @@ use tierce_collections::stream::StreamId;
 use tierce_keyspace::{Db, Delivery, Editor, Event, Key, Missing};
 use tierce_wire::resp::Rest;
 
-use super::{id, moment_ms, no_group, reply, since_ms, unsigned_ms};
+use super::{id, no_group, reply, since_ms, unsigned_ms};
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
@@ -107,7 +107,7 @@ fn integer_or(arg: &[u8], error: &'static str) -> Result<i64, CommandError> {
 
 impl<'a> Claim<'a> {
     fn new(ctx: &Context<'_, '_>, group: &'a [u8], consumer: &'a [u8], idle: i64) -> Self {
-        let now_ms = moment_ms(ctx);
+        let now_ms = ctx.moment_ms();
         Self {
             group,
             consumer,

@@ -5,7 +5,7 @@ use tierce_collections::stream::StreamId;
 use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
-use super::{DELETE, INSERT, id, moment_ms, no_group_of_key, unsigned_ms};
+use super::{DELETE, INSERT, id, no_group_of_key, unsigned_ms};
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
@@ -270,7 +270,7 @@ fn destroy(ctx: &mut Context<'_, '_>, [key, group]: [&[u8]; 2]) -> Done {
 }
 
 fn create_consumer(ctx: &mut Context<'_, '_>, [key, group, consumer]: [&[u8]; 3]) -> Done {
-    let now_ms = unsigned_ms(moment_ms(ctx));
+    let now_ms = unsigned_ms(ctx.moment_ms());
     let created = edit_group(ctx, [key, group], Event::XGroupCreateConsumer, |stream| {
         let found = stream.group(group);
         let exists = found.is_some_and(|group| group.consumer_number(consumer).is_some());

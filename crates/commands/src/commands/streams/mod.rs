@@ -10,10 +10,8 @@ mod range;
 mod read;
 mod reply;
 
-use crate::clock::{STOPPED_MS, unix_ms};
 use crate::command::{KeyFlags, Spec};
 use crate::error::CommandError;
-use crate::execute::Context;
 
 pub(super) static COMMANDS: &[&[Spec]] = &[
     add::COMMANDS,
@@ -40,12 +38,6 @@ fn no_group(key: &[u8], group: &[u8], place: &str) -> CommandError {
 fn no_group_of_key(key: &[u8], group: &[u8]) -> CommandError {
     let (key, group) = (String::from_utf8_lossy(key), String::from_utf8_lossy(group));
     CommandError::text(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
-}
-
-/// When a consumer does something: at the time of the command. That of a file that is being imported
-/// stands still; as in Redis, what its consumers do, they do now.
-fn moment_ms(ctx: &Context<'_, '_>) -> i64 {
-    if ctx.now_ms == STOPPED_MS { unix_ms() } else { ctx.now_ms }
 }
 
 /// The time of a command as streams keep it.

@@ -180,7 +180,7 @@ impl<'a> Ttl<'a> {
 
 fn get_ex(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Done {
     let ttl = Ttl::parse(Options::of(options))?;
-    let (now_ms, name) = (ctx.now_ms, ctx.name());
+    let (now_ms, name) = (ctx.moment_ms(), ctx.name());
     let (mut db, key, reply) = ctx.open(key);
     let Some(value) = db.string(key)? else {
         reply.null();

@@ -79,7 +79,10 @@ fn set_range(ctx: &mut Context<'_, '_>, [key, offset, value]: [&[u8]; 3]) -> Don
     };
     let (mut db, key, reply) = ctx.open(key);
     if let Some((flags, marks)) = note {
+        // Of a key that is no item there is nothing to note, and nobody reads the reply.
         db.set_note(key, flags, marks);
+        reply.count(0);
+        return Ok(());
     }
     let len = db.set_range(key, offset, value)?;
     if !value.is_empty() {

@@ -163,7 +163,7 @@ fn set(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: Rest<'_>) -
         reply.ok();
         return Ok(());
     }
-    let options = SetOptions::parse(Options::of(options), ctx.now_ms)?;
+    let options = SetOptions::parse(Options::of(options), ctx.moment_ms())?;
     set_with(ctx, [key, value], &options)
 }
 
@@ -215,7 +215,7 @@ fn pset_ex(ctx: &mut Context<'_, '_>, [key, milliseconds, value]: [&[u8]; 3]) ->
 }
 
 fn set_timed(ctx: &mut Context<'_, '_>, [key, seconds, value]: [&[u8]; 3], form: TimeForm) -> Done {
-    let at_ms = form.expiry(seconds, ctx.now_ms, ctx.name())?;
+    let at_ms = form.expiry(seconds, ctx.moment_ms(), ctx.name())?;
     let value = ctx.string_of(value);
     let (mut db, key, reply) = ctx.open(key);
     db.set(key, value, Expiry::At(at_ms))?;

@@ -13,15 +13,23 @@ use tierce_output::Output;
 use tierce_replication::identity::ReplicationId;
 use tierce_replication::link::Place;
 use tierce_wire::number;
-use tierce_wire::resp::{Args, ReplyDecoder};
+use tierce_wire::resp::{Args, OwnedArgs, ReplyDecoder};
 
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
+use crate::command::Group;
+use crate::commands::replication::role::Following;
 use crate::commands::scripting::ENDED_BY_SHUTDOWN;
+use crate::execute;
 use crate::server::Server;
+
+use super::FollowError;
 
 /// Errors of commands that are logged for one link.
 const ERRORS_LOGGED_MAX: u64 = 10;
+
+/// Bytes of a key that are logged.
+const SHOWN_MAX: usize = 128;
 
 /// What is no change of data, and would wait here for the role that this thread holds.
 const OF_ROLES: [&[u8]; 3] = [b"failover", b"replicaof", b"slaveof"];
@@ -51,7 +59,7 @@ pub(super) enum Applied {
     /// It wants to know as well when that is on the device here.
     AskedForSync,
     /// The data are no copy any more, for this reason.
-    Lost(String),
+    Lost(FollowError),
     /// Nothing: the server follows another one now, or none.
     GivenUp,
 }
@@ -107,11 +115,11 @@ impl<'s> Applier<'s> {
         }
         if OF_ROLES.iter().any(|of_roles| name.eq_ignore_ascii_case(of_roles)) {
             self.advance(bytes, offset);
-            self.log(name, b"a stream does not change roles");
+            self.server.log.warning("A command of the stream that changes roles is left out");
             return Applied::Done;
         }
         if let Some(why) = self.lacks_db(name, args) {
-            return self.lose(why);
+            return Applied::Lost(self.lose(why));
         }
         let begin = self.output.mark();
         let stream = self.place.map_or(ReplicationId::NONE, |place| place.id);
@@ -121,38 +129,54 @@ impl<'s> Applier<'s> {
         let error = reply.strip_prefix(b"-").map(|text| text.trim_ascii_end().to_vec());
         let failed = if error.is_none() { first_error_within(reply) } else { None };
         self.output.truncate(begin);
-        if let Some(error) = &failed {
-            self.log(b"in a transaction", error);
+        if let Some((number, error)) = &failed {
+            let command = command_within(&self.transaction, *number);
+            self.note_failed(command.as_ref().map_or(args, OwnedArgs::as_args), error);
         }
-        let is_ended = |error: &Vec<u8>| *error == ENDED_BY_SHUTDOWN.as_bytes();
-        if error.as_ref().is_some_and(is_ended) {
+        let is_ended = |error: &[u8]| error == ENDED_BY_SHUTDOWN.as_bytes();
+        if error.as_deref().is_some_and(is_ended) {
             // It has changed nothing, and comes again.
             return Applied::GivenUp;
         }
-        if failed.as_ref().is_some_and(is_ended) {
-            return self.lose("a script in a transaction of the primary was ended".to_owned());
+        if failed.is_some_and(|(_, error)| is_ended(&error)) {
+            let why = "a script in a transaction of the primary was ended".to_owned();
+            return Applied::Lost(self.lose(why));
         }
         match error {
             Some(error) if name.eq_ignore_ascii_case(b"exec") || lacks_script(name, &error) => {
                 let error = error.escape_ascii();
-                return self.lose(format!(
+                return Applied::Lost(self.lose(format!(
                     "a transaction or script of the primary could not be applied: {error}"
-                ));
+                )));
             }
-            Some(error) => self.log(name, &error),
+            Some(error) => self.note_failed(args, &error),
             None => {}
         }
         self.advance(bytes, offset);
         Applied::Done
     }
 
+    /// Gives the data up if a command has failed and a full copy is due because of that.
+    pub(super) fn heal(&mut self) -> Result<(), FollowError> {
+        let server = self.server;
+        let Some(_nobody_else) = server.role.apply_for(self.number) else {
+            return Err(FollowError::GivenUp);
+        };
+        let (mut begins, now_ms) = (false, crate::clock::unix_ms());
+        let begin = |following: &mut Following| begins = following.healing.begins(now_ms);
+        if self.place.is_some() && server.role.update(self.number, begin) && begins {
+            return Err(self.lose("a command of the primary failed here".to_owned()));
+        }
+        Ok(())
+    }
+
     /// The data are no copy any more, for this reason.
-    fn lose(&mut self, why: String) -> Applied {
+    fn lose(&mut self, why: String) -> FollowError {
         self.server.primary.end_stream();
         // A transaction may have changed something, and logged its place with that.
         self.server.leave_stream();
         self.place = None;
-        Applied::Lost(why)
+        FollowError::Lost(why)
     }
 
     /// Why a command selects what is not here, if it does: what follows would go to another database. In a transaction
@@ -198,15 +222,29 @@ impl<'s> Applier<'s> {
     }
 
     /// The primary has executed what failed here: another version, or a limit that is lower here.
-    fn log(&mut self, name: &[u8], error: &[u8]) {
+    fn note_failed(&mut self, args: Args<'_>, error: &[u8]) {
+        let server = self.server;
+        let command = execute::resolve(server, args).ok();
+        // A full copy does not help against a command that is missing here, and a script may have failed there as well.
+        let heals = command.is_some_and(|command| command.spec.group != Group::Scripting);
+        let note = |following: &mut Following| following.healing.differs |= heals;
+        let _ = server.role.update(self.number, note);
+        server.role.note_failed();
         self.errors += 1;
         if self.errors > ERRORS_LOGGED_MAX {
             return;
         }
-        let (name, error) = (name.escape_ascii(), error.escape_ascii());
+        let key = command.filter(|command| command.first_key > 0);
+        let key = key.and_then(|command| args.get(command.first_key));
+        let key =
+            key.map(|key| format!(" of key {}", key[..key.len().min(SHOWN_MAX)].escape_ascii()));
+        let (name, error) = (args.at(0).escape_ascii(), error.escape_ascii());
         let last = if self.errors == ERRORS_LOGGED_MAX { "; more are not logged" } else { "" };
-        self.server.log.warning(format_args!(
-            "The primary's command {name} failed here, and the data may differ from now on: {error}{last}"
+        server.log.warning(format_args!(
+            "The primary's command {name}{} in database {} failed here, and the data may differ from now on: \
+             {error}{last}",
+            key.unwrap_or_default(),
+            self.caller.db.get()
         ));
     }
 }
@@ -217,13 +255,29 @@ fn lacks_script(name: &[u8], error: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"evalsha") && error.starts_with(b"NOSCRIPT ")
 }
 
-/// The first error among the replies of a transaction.
-fn first_error_within(reply: &[u8]) -> Option<Vec<u8>> {
+/// The first error among the replies of a transaction, and the number of its command.
+fn first_error_within(reply: &[u8]) -> Option<(usize, Vec<u8>)> {
     // Nearly always there is none, and nothing to decode.
     if !reply.starts_with(b"*") || !reply.windows(3).any(|bytes| bytes == b"\r\n-") {
         return None;
     }
     let (value, _) = ReplyDecoder::new().decode(reply).ok()??;
-    let error = value.as_values()?.iter().find(|value| value.is_error())?;
-    error.as_bytes().map(<[u8]>::to_vec)
+    let (number, error) =
+        value.as_values()?.iter().enumerate().find(|(_, value)| value.is_error())?;
+    Some((number, error.as_bytes()?.to_vec()))
+}
+
+/// The command with this number behind the MULTI with which these bytes begin.
+fn command_within(mut transaction: &[u8], number: usize) -> Option<OwnedArgs> {
+    let mut decoder = ReplyDecoder::new();
+    let mut value = None;
+    for _ in 0..number + 2 {
+        let (next, len) = decoder.decode(transaction).ok()??;
+        (value, transaction) = (Some(next), &transaction[len..]);
+    }
+    let mut args = OwnedArgs::new();
+    for word in value?.as_values()? {
+        args.push(word.as_bytes()?).ok()?;
+    }
+    Some(args)
 }

@@ -330,6 +330,7 @@ impl<'s> Session<'s> {
         let mut told = Told::default();
         work.applier.set_lag_max(lag_max(&self.server.config.settings()));
         let outcome = self.take_each(link, work, wire, &mut told);
+        let outcome = outcome.and_then(|()| work.applier.heal());
         if self.server.primary.has_replicas() {
             self.server.wake_replicas();
         }
@@ -402,6 +403,7 @@ impl<'s> Session<'s> {
                     work.applier.go_on(place, db);
                     told.wants_answer = true;
                     self.begin_stream(place, db)?;
+                    self.note(|following| following.healing.differs = false)?;
                 }
                 Event::Continues(place) => {
                     self.server.failover_is_done(self.following.number);
@@ -421,7 +423,7 @@ impl<'s> Session<'s> {
                         Applied::AskedForSync => {
                             (told.wants_answer, told.wants_sync) = (true, true);
                         }
-                        Applied::Lost(why) => return Err(FollowError::Lost(why)),
+                        Applied::Lost(error) => return Err(error),
                         Applied::GivenUp => return Err(FollowError::GivenUp),
                     }
                 }

@@ -355,7 +355,11 @@ pub(super) const STATS: &[Field] = &[
         "Prefixes of keys of which clients are told (`CLIENT TRACKING ON BCAST`).",
     )
         .gauge("redis_tracking_total_prefixes"),
-    always("unexpected_error_replies", "0", "Counts errors in what a primary sends.")
+    is(
+        "unexpected_error_replies",
+        |f| f.kernel.role.failed_commands().into(),
+        "Commands of the primary that failed here, so that the data may differ.",
+    )
         .counter("redis_unexpected_error_replies"),
     is("total_error_replies", |f| f.count(Stat::Errors), "Replies that were errors.")
         .counter("redis_total_error_replies"),
