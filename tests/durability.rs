@@ -80,6 +80,36 @@ fn without_a_log_nothing_is_written() {
     server.connect().check("GET a", "nil");
 }
 
+/// It would be replaced by a log that is begun, and with it all keys that nobody has seen.
+#[test]
+fn a_log_that_is_not_loaded_is_kept() {
+    let dir = TempDir::new();
+    let server = durable(dir.path()).start();
+    server.connect().check("SET k old", "+OK");
+    let server = restart(server, &durable(dir.path()).with("appendonly", "no"));
+    let told = || server.errors() + &server.output();
+    wait_until("the log is named", || told().contains("is not loaded, and its keys are not there"));
+    let mut c = server.connect();
+    c.check("GET k", "nil");
+    let reply = c.ask("CONFIG SET appendonly yes").to_string();
+    assert!(reply.contains("was not loaded") && reply.contains("would be replaced"), "{reply}");
+    c.check("CONFIG GET appendonly", r#"["appendonly", "no"]"#);
+    let server = restart(server, &durable(dir.path()));
+    server.connect().check("GET k", r#""old""#);
+    // It is clear now that the old one is not meant.
+    let server = restart(server, &durable(dir.path()).with("appendonly", "no"));
+    std::fs::rename(dir.path().join("wal"), dir.path().join("old")).expect("moved");
+    let mut c = server.connect();
+    c.check("SET k new", "+OK");
+    c.check("CONFIG SET appendonly yes", "+OK");
+    // One's own log may be replaced.
+    c.check("CONFIG SET appendonly no", "+OK");
+    c.check("CONFIG SET appendonly yes", "+OK");
+    wait_until("the log is complete", || info_field(&mut c, "aof_rewrite_in_progress") == "0");
+    let server = restart(server, &durable(dir.path()));
+    server.connect().check("GET k", r#""new""#);
+}
+
 #[test]
 fn a_data_directory_serves_one_server_at_a_time() {
     let dir = TempDir::new();

@@ -231,6 +231,16 @@ fn what_fails_in_a_transaction_of_the_stream_is_logged_and_healed() {
 }
 
 #[test]
+fn a_promotion_before_the_first_copy_is_named() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let _waits_for_its_copy = primary.accept_until_psync();
+    c.check("REPLICAOF NO ONE", "+OK");
+    wait_for_log(&server, "This server is a primary now, without a full copy of 127.0.0.1");
+}
+
+#[test]
 fn a_server_that_becomes_a_replica_ends_what_clients_wait_for() {
     const ENDED: &str = "-UNBLOCKED force unblock from blocking operation, instance state changed \
                          (master -> replica?)";

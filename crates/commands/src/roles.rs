@@ -30,7 +30,14 @@ impl Kernel {
             )));
         }
         let is_to_follow = primary.is_some();
+        let lacks_copy = self.role.following().filter(|left| left.place.is_none());
         let is_changed = self.follow_meanwhile(primary, now_ms);
+        if let Some(left) = lacks_copy.filter(|_| is_changed && !is_to_follow) {
+            self.log.warning(format_args!(
+                "This server is a primary now, without a full copy of {}: it may have few or none of the keys there",
+                left.primary
+            ));
+        }
         if is_changed && is_to_follow {
             blocking::unblock_all(self);
         }

@@ -72,6 +72,14 @@ pub fn log_dir(dir: &Path) -> io::Result<PathBuf> {
     LogDirectory::new(Arc::new(OsDisk), dir, LogOptions::default()).current()
 }
 
+/// The directory of the log that counts, if there is one.
+///
+/// # Errors
+/// As [`log_dir`].
+pub fn existing_log(dir: &Path) -> io::Result<Option<PathBuf>> {
+    LogDirectory::new(Arc::new(OsDisk), dir, LogOptions::default()).existing()
+}
+
 /// Where a data directory has the spilled values that its log refers to.
 pub fn cold_dir(dir: &Path) -> PathBuf {
     dir.join("cold")
@@ -102,6 +110,12 @@ impl LogDirectory {
             }
         }
         Ok(current)
+    }
+
+    /// The directory of the log that counts, if there is one.
+    pub(super) fn existing(&self) -> io::Result<Option<PathBuf>> {
+        let current = self.current()?;
+        Ok(self.is_log(&current)?.then_some(current))
     }
 
     /// Refuses to begin without a log where there are values that only a log knows.

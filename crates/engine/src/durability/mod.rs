@@ -32,7 +32,7 @@ pub use compactor::{CompactionFigures, NotCompacted};
 pub use host::{
     CompactionSettings, Host, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost,
 };
-pub use log_directory::{LogDirectory, LogOptions, cold_dir, log_dir};
+pub use log_directory::{LogDirectory, LogOptions, cold_dir, existing_log, log_dir};
 pub use recovery::{Losses, RecoveryError, leave_stream, recover, replay, was_ever_written};
 pub use serving::{Durability, Reached};
 pub use tail::TailSearch;

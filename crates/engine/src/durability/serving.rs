@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -76,6 +76,18 @@ impl Durability {
     /// When the data directory cannot be read.
     pub fn was_ever_written(&self) -> Result<bool, RecoveryError> {
         recovery::was_ever_written(&self.log_directory)
+    }
+
+    /// The log in the data directory, if this process has neither loaded nor written it: `appendonly` was off at the
+    /// start. A log that is begun now would replace it.
+    ///
+    /// # Errors
+    /// When the data directory cannot be read, or the log that counts is missing.
+    pub fn unread_log(&self) -> io::Result<Option<PathBuf>> {
+        match self.wal_handle.is_on() || self.wal_handle.was_on() {
+            true => Ok(None),
+            false => self.log_directory.existing(),
+        }
     }
 
     /// Loads what the log in the data directory holds into the keyspace, whose log it is from then on; see

@@ -253,6 +253,13 @@ impl Engine {
             // As in Redis, the log is what counts when there is one.
             return Ok(());
         }
+        if let Ok(Some(unread)) = self.durability.unread_log() {
+            self.log.warning(format_args!(
+                "appendonly is off, so the log in {} is not loaded, and its keys are not there. To use it, start with \
+                 appendonly yes; if it is not needed, move it away",
+                unread.display()
+            ));
+        }
         let path = persistence::snapshot_path(settings);
         let verifies = settings.is_on(VERIFIES);
         let unfit = if settings.is_on(SKIP) { Unfit::LeaveOut } else { Unfit::Refuse };
@@ -349,11 +356,27 @@ impl Engine {
         })
     }
 
+    /// A new log would replace one that was not loaded, and nobody may know of that.
+    fn check_unread_log(&self) -> Result<(), String> {
+        match self.durability.unread_log() {
+            Ok(None) => Ok(()),
+            Ok(Some(unread)) => Err(format!(
+                "the log in {} was not loaded, as appendonly was off at the start, and would be replaced: start with \
+                 appendonly yes to use it, or move it away to begin another one",
+                unread.display()
+            )),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     fn switch_log(self: &Arc<Self>, settings: &Settings) -> Result<(), String> {
         let on = asks_for_log(settings);
         if on != self.durability.is_wanted() && self.spill.may_have_values_on_disk() {
             // Where they are follows from whether there is a log.
             return Err("values may be on disk (maxmemory-policy spill)".to_owned());
+        }
+        if on && !self.durability.is_wanted() {
+            self.check_unread_log()?;
         }
         self.keyspace.set_value_len_max(value_len_max(settings));
         if on != self.durability.is_wanted() {

@@ -49,6 +49,9 @@ pub(super) fn announce(instance: &Instance) {
 /// What the data directory has: a mistyped `dir` is new, and nobody expects that.
 fn contents(instance: &Instance) -> String {
     match instance.server.keyspace.total_len() {
+        0 if matches!(instance.server.durability.unread_log(), Ok(Some(_))) => {
+            "no keys, beside a log that is not loaded".to_owned()
+        }
         0 if instance.is_new => "new and empty".to_owned(),
         0 => "no keys yet".to_owned(),
         1 => "1 key".to_owned(),

@@ -107,8 +107,9 @@ fn a_crash_on_the_way_leaves_the_log_that_counted_before() {
 
     for calls in 0.. {
         let disk = prepared.after_kill(calls);
-        let server = start(&disk, "no");
+        let server = start(&disk, "yes");
         let mut client = server.client();
+        switch_off(&mut client);
         assert_eq!(client.call("MSET a new c new"), "OK");
         disk.halt_at(disk.calls() + calls);
         let mut has_completed = false;

@@ -48,6 +48,15 @@ pub fn look_at(machine: &Machine, settings: &Settings) -> Storage {
     if let Ok(space) = Space::of(&there, &dir) {
         storage.findings.extend(space.finding(&dir));
     }
+    if !settings.is_on(APPENDONLY)
+        && let Ok(Some(log)) = tierce_engine::durability::existing_log(&dir)
+    {
+        storage.findings.push(Finding::serious(
+            format!("appendonly is off, and there is a log in {}.", log.display()),
+            "It is not loaded, so its keys are not there.",
+            "appendonly yes, or move the log away if it is not needed",
+        ));
+    }
     if !settings.is_on(APPENDONLY) || settings.word(APPENDFSYNC) == "no" {
         return storage;
     }

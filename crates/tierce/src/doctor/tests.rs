@@ -214,6 +214,16 @@ fn file_systems_that_keep_nothing() {
 }
 
 #[test]
+fn a_log_that_is_not_loaded() {
+    let world = World::new(&[]);
+    world.data.write("wal/MANIFEST", "");
+    let findings = world.findings("");
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!(finding.gravity, Serious);
+    assert!(finding.to_string().contains("there is a log in"), "{finding}");
+}
+
+#[test]
 fn directives_without_effect_are_advice() {
     check(&[], "--io-threads 4", Advice, "accepted without effect");
 }
