@@ -57,6 +57,8 @@ pub struct Caller {
     replica: Option<Arc<Replica>>,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
+    /// A program has changed data since it was last asked whether a call has.
+    pub program_has_written: bool,
     /// What it waits for.
     pub waits: Waits,
     /// What it subscribes to and how it tracks keys, if it does.
@@ -131,6 +133,7 @@ impl Caller {
             watch: None,
             replica: None,
             closing: false,
+            program_has_written: false,
             waits: Waits::default(),
             subscriptions: None,
             held_messages: None,
@@ -378,6 +381,13 @@ impl Caller {
             Some(level) => level.if_any(),
             None => ReplicaLevel::of_server(engine),
         }
+    }
+
+    /// Whether a call may have changed data of which neither a log nor a stream tells. A program says whether it has.
+    pub fn has_written_unrecorded(&mut self, engine: &Engine, access: Access) -> bool {
+        let has_program_written = std::mem::take(&mut self.program_has_written);
+        let is_recorded = engine.durability.wal_handle().is_some() || engine.feed.is_followed();
+        !is_recorded && (access.writes || access.may_write && has_program_written)
     }
 
     /// How durable a write of this client is when it is acknowledged.

@@ -252,22 +252,16 @@ impl Gates {
         refuses | self.is_late | self.paused | self.limited | self.is_congested
     }
 
-    /// Whether writes wait for replicas. Without a stream they could not be confirmed, and are not done at all.
+    /// Whether writes wait for replicas.
     #[inline]
     fn look_for_level(&mut self, kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
         self.level = level;
-        if level.is_some() && !has_stream(kernel) {
-            self.note_no_stream(kernel);
+        if level.is_some() {
+            self.lacks_replicas = lacks_replicas(kernel, level);
+            // Behind the failover, during which writes are held back, and then refused as those of a replica.
+            self.is_read_only |= kernel.role.is_read_only();
         }
         level.is_some()
-    }
-
-    /// In a failover the stream pauses before the role is seen to change. Writes are held back until then, and then
-    /// refused as those of a replica. So the role is looked at behind the failover.
-    #[cold]
-    fn note_no_stream(&mut self, kernel: &Kernel) {
-        self.lacks_replicas |= !kernel.failover.is_on();
-        self.is_read_only |= kernel.role.is_read_only();
     }
 
     /// Whether `command` passes without another look, and changes nothing that is decided here.
@@ -423,6 +417,14 @@ impl Gates {
         }
         Admission::Passes
     }
+}
+
+/// Whether writes at this level are refused, since there are too few replicas. Without a stream they could not be
+/// confirmed, and are not done at all; in a failover it pauses before the role is seen to change.
+#[inline]
+pub(crate) fn lacks_replicas(kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
+    kernel.role.lacks_replicas()
+        || level.is_some() && !has_stream(kernel) && !kernel.failover.is_on()
 }
 
 /// Whether what changes goes to replicas. A log in a bucket follows the changes as well, and confirms nothing for

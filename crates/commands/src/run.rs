@@ -348,7 +348,7 @@ impl<'k> Run<'k, '_> {
         let is_sure = !is_logged || self.acknowledge(caller, output, begin);
         if is_sure
             && let Some(level) = gates.level
-            && self.has_written(is_logged, access)
+            && self.has_written(caller, is_logged, access)
         {
             self.await_replicas(level, caller, output, begin);
         }
@@ -619,11 +619,9 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// Whether a client's call has changed data. Without a log and a stream that is not known of one that might have.
-    fn has_written(&self, is_logged: bool, access: Access) -> bool {
-        let kernel = self.kernel;
-        let is_recorded = kernel.durability.wal_handle().is_some() || kernel.feed.is_followed();
-        let has_written = is_logged || !is_recorded && (access.writes || access.may_write);
+    /// Whether a client's call has changed data.
+    fn has_written(&self, caller: &mut Caller, is_logged: bool, access: Access) -> bool {
+        let has_written = caller.has_written_unrecorded(self.kernel, access) || is_logged;
         has_written && !matches!(self.by, Runs::OfPrimary { .. })
     }
 

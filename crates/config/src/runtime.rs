@@ -174,6 +174,9 @@ impl Config {
             }
             new.replace(id, value);
         }
+        if let Some((id, why)) = new.contradiction() {
+            return Err(refused(id.name().as_bytes(), why));
+        }
         let changes = changes(&old, &new, &targets);
         prepare_all(&watchers, &old, &new, &changes)?;
         self.live.store(&new);
@@ -476,6 +479,14 @@ mod tests {
             set(&config, pairs).expect("valid");
         }
         assert_eq!(*heard.lock(), [(1, 0), (2, 3)]);
+    }
+
+    #[test]
+    fn directives_that_contradict_each_other_are_refused() {
+        let config = Config::new(Settings::default());
+        let error = config.set(&[(b"appendfsync", b"bucket")], Peer::Local).unwrap_err();
+        assert!(error.to_string().contains("there is no bucket"), "{error}");
+        config.set(&[(b"appendonly", b"no")], Peer::Local).unwrap();
     }
 
     #[test]

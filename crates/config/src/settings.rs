@@ -56,6 +56,22 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The directive that another one does not allow to have its value, and why. Neither a start nor CONFIG SET lets
+    /// such settings be in force.
+    pub(crate) fn contradiction(&self) -> Option<(DirectiveId, &'static str)> {
+        const BUCKET: DirectiveId = DirectiveId::of("bucket");
+        const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+        const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
+        let has_bucket = !self.text(BUCKET).is_empty();
+        if !has_bucket && self.word(APPENDFSYNC) == SyncPolicy::Bucket.name() {
+            return Some((APPENDFSYNC, "there is no bucket"));
+        }
+        if has_bucket && !self.is_on(APPENDONLY) {
+            return Some((APPENDONLY, "the bucket needs the local log"));
+        }
+        None
+    }
+
     /// The value of a directive.
     pub fn value(&self, id: DirectiveId) -> &Value {
         &self.values[id.index()]

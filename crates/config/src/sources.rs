@@ -281,6 +281,10 @@ impl Loading {
             let objection = id.directive().objection(self.settings.value(id));
             objections.extend(assignment.clone().zip(objection));
         }
+        if let Some((id, why)) = self.settings.contradiction() {
+            // Its value is not the default, so somebody said it.
+            objections.extend(self.said[id.index()].clone().map(|assignment| (assignment, why)));
+        }
         if !objections.is_empty() {
             let (logfile, log_format) = (self.settings.logfile(), self.settings.log_format());
             return Err(ConfigError::Refused { objections, logfile, log_format });

@@ -188,6 +188,9 @@ impl Listening {
         let (kept, leaving): (Vec<_>, Vec<_>) = present.iter().cloned().partition(stays);
         let is_missing =
             |endpoint: &Endpoint| !kept.iter().any(|listener| endpoint.is_of(listener));
+        if kept.is_empty() && wanted.is_empty() {
+            return Err(ListeningError::Nowhere);
+        }
         let missing: Vec<_> = wanted.iter().copied().filter(is_missing).collect();
         let opened = match open_all(&missing, self.backlog) {
             Err(error) if is_in_use(&error) && !leaving.is_empty() => {

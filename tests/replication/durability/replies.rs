@@ -11,6 +11,8 @@ use super::{end, primary, replica_of, wait_for_link};
 use crate::pedrokv::{PUT, request};
 use crate::replication::fake_replica::Replica;
 
+const NO_REPLICAS: &str = "-NOREPLICAS Not enough good replicas to write.";
+
 /// How often replicas were asked in these commands.
 fn asked(commands: &[String]) -> usize {
     commands.iter().filter(|command| command.starts_with("REPLCONF GETACK")).count()
@@ -22,7 +24,17 @@ fn replies_wait_until_replicas_have_the_writes() {
         let server = primary().with("appendonly", appendonly).with("appendfsync", fsync).start();
         let mut c = server.connect();
         c.check("CLIENT DURABILITY replicas:1", "+OK");
-        c.check("SET a 0", "-NOREPLICAS Not enough good replicas to write.");
+        c.check("SET a 0", NO_REPLICAS);
+        // One predicate for commands and for the calls of programs.
+        let (script, declared) = ("redis.call('SET', 'a', 0)", "#!lua\nredis.call('SET', 'a', 0)");
+        for script in [script, declared] {
+            let reply = c.call(&["EVAL", script, "1", "a"]).to_string();
+            assert!(reply.starts_with("-NOREPLICAS"), "{reply}");
+            c.check("MULTI", "+OK");
+            assert_eq!(c.call(&["EVAL", script, "1", "a"]).text(), "QUEUED");
+            let reply = c.ask("EXEC").to_string();
+            assert!(reply.contains("-NOREPLICAS"), "{reply}");
+        }
         c.check("GET a", "nil");
         let mut replica = Replica::new(&server);
         c.send("SET a 1\r\nGET a\r\nSET b 2\r\nMULTI\r\nINCR a\r\nEXEC\r\nPING\r\nECHO x\r\n");

@@ -91,11 +91,14 @@ impl<'k> BatchRunner<'k, '_> {
 
     /// Whether what has just run has changed data.
     #[cold]
-    pub(super) fn has_written(&self, locks: &mut ShardLocks<'k>, access: Access) -> bool {
+    pub(super) fn has_written(
+        &self,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        access: Access,
+    ) -> bool {
         // What is pending with the shard goes to the log.
         locks.release();
-        let is_recorded =
-            self.kernel.durability.wal_handle().is_some() || self.kernel.feed.is_followed();
-        locks.take_logged() || !is_recorded && (access.writes || access.may_write)
+        caller.has_written_unrecorded(self.kernel, access) | locks.take_logged()
     }
 }

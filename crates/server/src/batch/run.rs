@@ -148,7 +148,7 @@ impl<'k> BatchRunner<'k, '_> {
                 break;
             }
             if let Some(access) = access {
-                let has_written = self.has_written(locks, access);
+                let has_written = self.has_written(caller, locks, access);
                 self.held.cut(output, has_written);
             }
             if !passes_unseen && let Some(probe) = probe {

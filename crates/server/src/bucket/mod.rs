@@ -43,7 +43,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::clock::unix_ms;
-use crate::config::{DirectiveId, Settings, SyncPolicy};
+use crate::config::{DirectiveId, Settings};
 use crate::engine::{Engine, OpenError, Opening};
 use crate::server::Server;
 use follow::Joining;
@@ -60,8 +60,6 @@ const TAKEOVER: DirectiveId = DirectiveId::of("bucket-takeover");
 const LEASE: DirectiveId = DirectiveId::of("bucket-lease");
 const INTERVAL: DirectiveId = DirectiveId::of("bucket-interval");
 const LOG_MAX: DirectiveId = DirectiveId::of("bucket-log-max");
-const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
-const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
 
 /// Others wait for a lease and this part of it.
 const MARGIN_PART: u32 = 5;
@@ -174,7 +172,6 @@ impl Joined {
             let (url, refusal) = (claimed.store.url().to_owned(), Refusal::Behind);
             return Err(BucketError::Refused { url, refusal });
         }
-        watch_config(server);
         let ending = Arc::<Ending>::default();
         let thread = thread::Builder::new().name("bucket-log".into());
         let (of_thread, ending_of_thread) = (Arc::clone(server), Arc::clone(&ending));
@@ -201,7 +198,7 @@ impl Looked {
     /// When the store does not answer or cannot hold a log, or another process uses the directory.
     pub fn at(server: &Server, opening: &Opening) -> Result<Option<Self>, BucketError> {
         let settings = opening.settings();
-        let Some(url) = url(settings)? else {
+        let Some(url) = url(settings) else {
             if Place::is_in(&settings.dir()) {
                 let mut place = lock(server, settings)?;
                 place.forget_places(opening.has_log()?)?;
@@ -480,20 +477,10 @@ fn unusable(error: tierce_bucket::Error) -> BucketError {
     BucketError::Settings(error.to_string())
 }
 
-/// Where the log is, if the settings allow for one.
-fn url(settings: &Settings) -> Result<Option<String>, BucketError> {
+/// Where the log is, if there is one.
+fn url(settings: &Settings) -> Option<String> {
     let url = String::from_utf8_lossy(settings.text(BUCKET)).into_owned();
-    if url.is_empty() {
-        return match settings.word(APPENDFSYNC) == SyncPolicy::Bucket.name() {
-            true => Err(BucketError::Settings("appendfsync bucket: there is no bucket".to_owned())),
-            false => Ok(None),
-        };
-    }
-    if !settings.is_on(APPENDONLY) {
-        let text = "bucket: it needs the local log (appendonly yes)";
-        return Err(BucketError::Settings(text.to_owned()));
-    }
-    Ok(Some(url))
+    Some(url).filter(|url| !url.is_empty())
 }
 
 /// Waits until this machine's clock has come to the newest time in the log: keys that have expired there would be there
@@ -511,14 +498,6 @@ fn wait_for_clock(server: &Server, url: &str, wall_ms: u64) -> Result<(), Bucket
         ));
         thread::sleep(wait);
     }
-}
-
-/// Refuses what a running log in a bucket cannot do without.
-fn watch_config(server: &Arc<Server>) {
-    server.config.on_change([APPENDONLY], |settings| match settings.is_on(APPENDONLY) {
-        true => Ok(()),
-        false => Err("the bucket needs the local log".to_owned()),
-    });
 }
 
 /// What may wait in the feed.

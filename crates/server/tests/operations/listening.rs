@@ -87,6 +87,17 @@ fn an_optional_address_may_be_missing() {
         .check(&[("CONFIG SET bind \"-203.0.113.2 127.0.0.1\"", "OK"), ("PING", "PONG")]);
 }
 
+/// The next start would be refused, and nobody could connect to change it back.
+#[test]
+fn the_last_port_stays() {
+    let server = TestServer::with("");
+    let mut client = server.client();
+    let reply = client.call("CONFIG SET port 0");
+    assert!(reply.contains("nothing to listen on"), "{reply}");
+    client.check(&[("PING", "PONG")]);
+    assert!(!is_closed(server.port));
+}
+
 #[test]
 fn a_unix_socket_has_its_permissions_and_goes_with_the_server() {
     let server = TestServer::with("--unixsocket {dir}/s.sock --unixsocketperm 600");

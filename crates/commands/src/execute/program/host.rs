@@ -19,6 +19,7 @@ use crate::clock::STOPPED_MS;
 use crate::command::{Command, Flags};
 use crate::error::CommandError;
 use crate::fetch;
+use crate::gates;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::pubsub::Kind;
@@ -170,7 +171,7 @@ impl<'k> ProgramHost<'_, 'k> {
         if writes && kernel.role.is_read_only() {
             return Some(CommandError::REPLICA_IS_READ_ONLY);
         }
-        if writes && kernel.role.lacks_replicas() {
+        if writes && gates::lacks_replicas(kernel, self.caller.replica_level(kernel)) {
             return Some(CommandError::TOO_FEW_REPLICAS);
         }
         if writes && kernel.persistence.refuses_writes() {

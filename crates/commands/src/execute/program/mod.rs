@@ -35,6 +35,7 @@ use super::{Context, Mode};
 use crate::command::{Done, Flags};
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
+use crate::gates;
 use crate::scripting::{
     ENDED_BY_SHUTDOWN, Ending, Held, History, Kind, KnownFunction, Run, Ticket,
 };
@@ -227,7 +228,7 @@ impl<'k> Context<'_, 'k> {
         if role.is_read_only() {
             return Err(self.kernel.redirection_of(self.caller).unwrap_or(REPLICA));
         }
-        if role.lacks_replicas() {
+        if gates::lacks_replicas(self.kernel, self.caller.replica_level(self.kernel)) {
             return Err(CommandError::TOO_FEW_REPLICAS);
         }
         self.check_that_writes_are_kept()?;
@@ -466,6 +467,7 @@ impl<'k> Context<'_, 'k> {
 
     /// Commits what the program has written, or takes it back. Returns what is still to happen.
     fn keep(&mut self, effects: Effects, is_kept: bool) -> Outbox {
+        self.caller.program_has_written |= effects.has_written && is_kept;
         match (effects.has_written, is_kept) {
             (false, _) => {}
             (true, true) => self.guard.commit(),
