@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use tierce_harness::{Launch, TempDir, encode, wait_until};
+use tierce_harness::{Launch, TempDir, encode, wait_until, words};
 
 use crate::{launch, program};
 
@@ -110,6 +110,36 @@ fn keys_that_are_there_are_safe_unless_somebody_says_otherwise() {
     let (code, said) = run(&[&import[..], &["--replace"]].concat());
     assert_eq!(code, 0, "{said}");
     launch.start().connect().check("MGET mine a b", r#"[nil, "1", "2"]"#);
+}
+
+/// Commands that edit a value must not edit the one that is there.
+#[test]
+fn an_append_only_file_is_merged_key_by_key() {
+    let scratch = TempDir::new();
+    let (source, dir) = (scratch.path().join("appendonly.aof"), scratch.path().join("data"));
+    let server = durable(&dir).start();
+    let mut c = server.connect();
+    let commands = ["RPUSH l old", "SET mine 1", "SET gone 1", "HSET h old 1"];
+    commands.iter().for_each(|line| _ = c.ask(line));
+    drop(server);
+    let library = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
+    let lines =
+        ["RPUSH l a b", "INCR n", "SET gone 2", "DEL gone", "HSET h a 1", "SELECT 3", "APPEND s x"];
+    let mut file: Vec<u8> = lines.iter().flat_map(|line| encode(&words(line))).collect();
+    file.extend(encode(&["FUNCTION", "LOAD", library]));
+    fs::write(&source, file).expect("a file");
+    for _ in 0..2 {
+        let (code, said) = run(&["import", text(&source), "--dir", text(&dir), "--merge"]);
+        assert_eq!(code, 0, "{said}");
+        let server = durable(&dir).start();
+        let mut c = server.connect();
+        c.check("LRANGE l 0 -1", r#"["a", "b"]"#);
+        c.check("MGET n mine gone", r#"["1", "1", "1"]"#);
+        c.check("HGETALL h", r#"["a", "1"]"#);
+        c.check("FCALL f 0", ":1");
+        c.check("SELECT 3", "+OK");
+        c.check("GET s", r#""x""#);
+    }
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use tierce_keyspace::{CodeKind, Expiry, Freeing, ItemNote, ShardLocks};
+use tierce_keyspace::{CodeKind, Expiry, Freeing, ItemNote, Keyspace, ShardLocks};
 use tierce_rdb::aof::{Item, Reader};
 use tierce_rdb::{Entry, Error, Event, Kind, ValuePart};
 
@@ -106,11 +107,16 @@ pub fn import(
         }
         ImportMode::IntoEmpty | ImportMode::Merge => {}
     }
-    let executor = Executor::new(store.keyspace.clone())?;
+    // The commands of a file count from an empty keyspace on, and must not edit keys that are there.
+    let keyspace = match options.mode {
+        ImportMode::Merge => store.another(),
+        ImportMode::IntoEmpty | ImportMode::Replace => Arc::clone(&store.keyspace),
+    };
+    let executor = Executor::new(Arc::clone(&keyspace))?;
     let total = files.iter().map(|file| fs::metadata(file).map_or(0, |file| file.len())).sum();
     let mut import = Import {
         options,
-        store: &store,
+        keyspace: &keyspace,
         executor,
         transaction: None,
         note: ItemNote::NONE,
@@ -125,6 +131,14 @@ pub fn import(
     }
     let Import { mut report, written_ms, .. } = import;
     report.bytes = total;
+    if options.mode == ImportMode::Merge {
+        let unsupported = |error: tierce_keyspace::Error| TransferError::Unsupported {
+            path: options.source.clone(),
+            offset: 0,
+            what: error.to_string(),
+        };
+        store.merge(&keyspace).map_err(unsupported)?;
+    }
     let before = store.keys();
     // What had expired when a file was written stays so, whatever the clock says.
     store.keyspace.locks().expire_due(crate::clock::unix_ms().max(written_ms));
@@ -137,7 +151,8 @@ pub fn import(
 
 struct Import<'a> {
     options: &'a ImportOptions,
-    store: &'a Store,
+    /// What is imported goes here.
+    keyspace: &'a Keyspace,
     executor: Executor,
     /// The commands since MULTI, with their offsets.
     transaction: Option<Vec<(u64, Vec<Vec<u8>>)>>,
@@ -170,7 +185,7 @@ impl Import<'_> {
         }
         let mut in_snapshot = begins_with_snapshot(&file);
         let mut reader = Reader::new(file).map_err(format)?;
-        let mut locks = Some(self.store.keyspace.locks());
+        let mut locks = Some(self.keyspace.locks());
         for count in 1.. {
             let offset = reader.offset();
             let item = match reader.next_item() {
@@ -190,9 +205,9 @@ impl Import<'_> {
             match item {
                 Item::Rdb(Event::End { .. }) => in_snapshot = false,
                 Item::Rdb(event) => {
-                    let locks = locks.get_or_insert_with(|| self.store.keyspace.locks());
+                    let locks = locks.get_or_insert_with(|| self.keyspace.locks());
                     match event {
-                        Event::Entry(entry) if is_unfit(entry.kind(), self.store) => {
+                        Event::Entry(entry) if is_unfit(entry.kind(), self.keyspace) => {
                             // The reader passes over the value by itself.
                             let what = format!("{} {}", type_name(entry.kind()), Name(&entry.key));
                             self.leave_out(path, offset, type_name(entry.kind()), &what)?;
@@ -201,7 +216,7 @@ impl Import<'_> {
                             entry_of(
                                 &mut self.report,
                                 locks,
-                                self.store,
+                                self.keyspace,
                                 path,
                                 &mut reader,
                                 &entry,
@@ -240,9 +255,9 @@ impl Import<'_> {
     /// Reads a file of lines of JSON.
     fn lines(&mut self, path: &Path, file: File) -> Result<(), TransferError> {
         let before = self.report.bytes;
-        let mut locks = self.store.keyspace.locks();
+        let mut locks = self.keyspace.locks();
         let input = BufReader::with_capacity(READ_BYTES, file);
-        let mut reader = jsonl::Reader::new(input, &self.store.keyspace);
+        let mut reader = jsonl::Reader::new(input, self.keyspace);
         for count in 1_u64.. {
             let line = reader.next_line(&mut locks).map_err(|failure| match failure {
                 jsonl::Failure::Io(error) => TransferError::io("read", path)(error),
@@ -272,7 +287,7 @@ impl Import<'_> {
     /// Loads a library, or compiles a script, that a line has stored. Clients would hear of a fault in it much later.
     fn check_code(&mut self, path: &Path, line: &jsonl::CodeLine) -> Result<(), TransferError> {
         let jsonl::CodeLine { number, kind, name } = line;
-        let all = self.store.keyspace.code().all();
+        let all = self.keyspace.code().all();
         let source = all.of(*kind).find(|(there, _)| *there == name.as_slice());
         // A later line may have replaced it by another one of its name, which is looked at as well.
         let Some(source) = source.map(|(_, source)| source.to_vec()) else { return Ok(()) };
@@ -395,7 +410,7 @@ fn begins_with_snapshot(file: &File) -> bool {
 fn entry_of(
     report: &mut Imported,
     locks: &mut ShardLocks<'_>,
-    store: &Store,
+    keyspace: &Keyspace,
     path: &Path,
     reader: &mut Reader<File>,
     entry: &Entry,
@@ -404,14 +419,14 @@ fn entry_of(
     let offset = reader.offset();
     let unsupported =
         |what: String| TransferError::Unsupported { path: path.to_owned(), offset, what };
-    let mut loading = Assembly::begin(entry.kind(), store.keyspace.limits());
+    let mut loading = Assembly::begin(entry.kind(), keyspace.limits());
     let number = entry.db;
-    let db = usize::try_from(number).ok().and_then(|number| store.keyspace.db_index(number));
+    let db = usize::try_from(number).ok().and_then(|number| keyspace.db_index(number));
     let db = db.ok_or_else(|| {
         unsupported(format!("keys of database {number}: --databases has to be larger"))
     })?;
     let deadline_ms = entry.attributes.expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-    let key = store.keyspace.key(&entry.key);
+    let key = keyspace.key(&entry.key);
     let (mut db, mut stored) = (locks.db(db, key.hash(), crate::clock::STOPPED_MS), Ok(()));
     let visited = reader.visit_value(|part| {
         match (&mut loading, part) {
@@ -447,8 +462,8 @@ fn entry_of(
 }
 
 /// Whether this version has no values of that type.
-fn is_unfit(kind: Kind, store: &Store) -> bool {
-    kind != Kind::String && Assembly::begin(kind, store.keyspace.limits()).is_none()
+fn is_unfit(kind: Kind, keyspace: &Keyspace) -> bool {
+    kind != Kind::String && Assembly::begin(kind, keyspace.limits()).is_none()
 }
 
 /// The name of a key, for messages.

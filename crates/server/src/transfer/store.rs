@@ -12,15 +12,19 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tierce_cask::disk::{DiskLock, OsDisk};
 use tierce_cask::{Wal, WalOptions};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind};
-use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
+use tierce_keyspace::{CodeKind, Entry, Keyspace, Options, Removal, VALUE_LEN_MAX};
 
 use super::error::TransferError;
 use super::{Progress, Stage};
+use crate::clock::STOPPED_MS;
 use crate::durability::{self, Losses, RecoveryError};
 use crate::persistence::unfinished_import;
 
 /// Progress is reported once for this many bytes of a log.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
+
+/// So many keys are taken from another keyspace at once.
+const KEYS_AT_ONCE: usize = 1000;
 
 /// Where changes go while the new log is written.
 #[derive(Default)]
@@ -131,6 +135,43 @@ impl Store {
     /// How many keys there are.
     pub(super) fn keys(&self) -> u64 {
         self.keyspace.total_len()
+    }
+
+    /// An empty keyspace with as many databases.
+    pub(super) fn another(&self) -> Arc<Keyspace> {
+        let databases = self.keyspace.db_indices().count();
+        let (seed, value_len_max) = (crate::random::word(), VALUE_LEN_MAX);
+        let options = Options { databases, seed, value_len_max, ..Options::default() };
+        Arc::new(Keyspace::new(options).expect("options like those of the other one"))
+    }
+
+    /// Takes over all keys and code of another keyspace, in place of those of the same name.
+    pub(super) fn merge(&self, other: &Keyspace) -> Result<(), tierce_keyspace::Error> {
+        let (mut from, mut to) = (other.locks(), self.keyspace.locks());
+        for db in other.db_indices() {
+            let mut cursor = 0;
+            loop {
+                let mut names = Vec::new();
+                let name = |entry: &Entry| names.push(entry.key().to_vec());
+                cursor = from.try_scan(db, cursor, KEYS_AT_ONCE, STOPPED_MS, name).expect("alone");
+                for name in names {
+                    let key = other.key(&name);
+                    let entry = from.db(db, key.hash(), STOPPED_MS).take(key, Removal::Moved);
+                    let key = self.keyspace.key(&name);
+                    let mut db = to.db(db, key.hash(), STOPPED_MS);
+                    entry.map_or(Ok(()), |entry| db.put(key, entry))?;
+                }
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        for kind in CodeKind::ALL {
+            for (name, source) in other.code().all().of(kind) {
+                to.edit_code().put(kind, name, Arc::clone(source));
+            }
+        }
+        Ok(())
     }
 
     /// Makes what is in memory the content of the directory. `bytes` is a guess at how much that is.
