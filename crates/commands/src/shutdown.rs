@@ -119,18 +119,24 @@ pub enum Course {
 }
 
 impl ShutdownRequest {
-    /// Asks for the end. The first reason counts, but a later one may be in more of a hurry.
+    /// Asks for the end. The first reason counts, but a later one may be in more of a hurry, and one by which another
+    /// server owns the log in the bucket counts in any case: this server cannot go on.
     pub fn ask(&self, reason: Shutdown) {
         let mut state = self.state.lock();
-        state.reason.get_or_insert(reason);
+        match reason.leaves_bucket() {
+            true => _ = state.reason.replace(reason),
+            false => _ = state.reason.get_or_insert(reason),
+        }
         state.is_now |= reason.is_now();
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Goes on after all.
+    /// Goes on after all, unless another server owns the log in the bucket.
     pub fn cancel(&self) {
-        *self.state.lock() = State::default();
+        let mut state = self.state.lock();
+        let reason = state.reason.filter(|reason| reason.leaves_bucket());
+        *state = State { reason, is_now: reason.is_some(), ..State::default() };
     }
 
     /// Why the end is asked for, if it is.
@@ -170,11 +176,12 @@ impl ShutdownRequest {
         Some(until_ms.saturating_sub(now_ms).max(0))
     }
 
-    /// Gives the end up, if it waits for replicas. Whether it does.
+    /// Gives the end up, if it waits for replicas and this server can go on. Whether it does.
     #[must_use]
     pub fn abort(&self) -> bool {
         let mut state = self.state.lock();
-        let waits = state.waits_until_ms.is_some();
+        let can_go_on = !state.reason.is_some_and(Shutdown::leaves_bucket);
+        let waits = can_go_on && state.waits_until_ms.is_some();
         state.is_aborted |= waits;
         drop(state);
         self.changed.notify_all();
@@ -193,5 +200,42 @@ impl ShutdownRequest {
             State { is_now: true, .. } => Course::Ends,
             _ => Course::Waits,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: Shutdown =
+        Shutdown::Command { saving: Saving::Always, force: false, now: false };
+
+    #[test]
+    fn a_server_that_another_one_succeeds_ends_in_any_case() {
+        for last in [Shutdown::Deposed, Shutdown::HandsOver] {
+            // It was called off, or could not save, before or after another server took over.
+            for is_aborted_before in [true, false] {
+                let request = ShutdownRequest::default();
+                request.ask(COMMAND);
+                request.await_replicas(Some(1000));
+                assert!(!is_aborted_before || request.abort());
+                request.ask(last);
+                assert!(!request.abort());
+                assert_ne!(request.course(Duration::ZERO), Course::Waits);
+                request.cancel();
+                assert_eq!(request.wait(Duration::ZERO, || ()), last);
+                assert_eq!(request.course(Duration::ZERO), Course::Ends);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_of_other_reasons_counts_until_it_is_called_off() {
+        let request = ShutdownRequest::default();
+        request.ask(COMMAND);
+        request.ask(Shutdown::Owner);
+        assert_eq!(request.reason(), Some(COMMAND));
+        request.cancel();
+        assert_eq!(request.reason(), None);
     }
 }

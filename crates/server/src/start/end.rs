@@ -94,6 +94,8 @@ fn serve_until_shutdown(server: &Server) -> bool {
             stay_up(server, awaited);
             continue;
         }
+        // Another server may own the log in the bucket by now.
+        let reason = server.shutdown().reason().unwrap_or(reason);
         let saves = reason.saves(&server.config);
         if saves && matches!(reason, Shutdown::Signal { .. }) {
             log.notice("SIGINT now ends the server at once, without the final snapshot");
