@@ -12,6 +12,7 @@ use super::{
     wait_for_owner, wait_until_followed, write_everything,
 };
 use crate::launch;
+use crate::replication::fake_replica::{copy as copy_of, line};
 
 /// A server with its data in `dir`, and no bucket.
 fn start_alone(dir: &Path) -> Server {
@@ -256,6 +257,49 @@ fn a_follower_takes_over_from_its_own_claim_that_lets_no_other_do_so() {
         assert_eq!(info(&mut b, "bucket_takeover"), "0");
         kill(back);
     }
+}
+
+/// The one who saves waits for a mark in the stream, which waits for the bucket, and that for its base: for the one who
+/// saves.
+#[test]
+fn a_base_and_a_full_copy_do_not_wait_for_each_other() {
+    let (bucket, dir) = (without_snapshots(), TempDir::new());
+    let server = start_alone(dir.path());
+    server.connect().check("SET k v", "+OK");
+    stop(server);
+    // With a lease, replicas get what the bucket has.
+    let server = for_long(dir.path(), &bucket).with("repl-diskless-sync-delay", "0").start();
+    let mut c = server.connect();
+    wait_for_state(&mut c, "base");
+    let ask = || {
+        let mut replica = server.connect();
+        replica.check("REPLCONF capa eof capa psync2", "+OK");
+        replica.send("PSYNC ? -1\r\n");
+        replica
+    };
+    // Long before the requests for it are given up.
+    wait_until("the failure is told", || server.output().contains("No snapshot in the bucket yet"));
+    let mut replica = ask();
+    wait_until("a replica waits", || c.ask("INFO replication").text().contains("wait_bgsave"));
+    // Nothing else holds the one who saves for long.
+    let saves = |c: &mut Connection| {
+        wait_until("a save begins", || c.ask("BGSAVE").to_string().starts_with("+Background"));
+    };
+    saves(&mut c);
+    allow_snapshots(&bucket);
+    wait_for_state(&mut c, "following");
+    assert!(line(&mut replica).starts_with("+FULLRESYNC"));
+    assert!(!copy_of(&mut replica).is_empty());
+    // Nor does an outage.
+    let away = Away::begin(&bucket);
+    c.check("SET k w", "+OK");
+    let mut another = ask();
+    wait_for_state(&mut c, "away");
+    saves(&mut c);
+    away.end();
+    assert!(line(&mut another).starts_with("+FULLRESYNC"));
+    assert!(!copy_of(&mut another).is_empty());
+    stop(server);
 }
 
 #[test]

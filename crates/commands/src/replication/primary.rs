@@ -502,8 +502,15 @@ impl Primary {
     /// The copy that was to begin has not: those that wait for one go on waiting. The stream may have passed its mark
     /// already; those that were promised it then lose their connections.
     pub fn cancel_copy(&self, copy: &Copy) {
-        self.state.lock().beginning = None;
+        self.cancel_beginning();
         copy.fail();
+    }
+
+    /// Gives up a copy whose place is not known yet, so that its writer waits no longer. Those that wait for a copy go
+    /// on waiting. Whether there was one.
+    pub fn cancel_beginning(&self) -> bool {
+        let beginning = self.state.lock().beginning.take();
+        beginning.inspect(|(_, copy)| copy.fail()).is_some()
     }
 
     /// A copy that begins or has begun is given up: its replicas lose their connections.
@@ -555,6 +562,18 @@ mod tests {
         primary.place_copy(1);
         assert!(first.reader().is_none(), "it goes out");
         assert_eq!(primary.begin_copy(copy()), Some(Begun::Mark(2)));
+    }
+
+    #[test]
+    fn a_copy_that_has_not_opened_can_be_given_up() {
+        let primary = Primary::new();
+        let (copy, sink) = Copy::begin(Duration::from_secs(60), None, Box::new(|| ()));
+        primary.begin_stream(0);
+        assert_eq!(primary.begin_copy(Arc::clone(&copy)), Some(Begun::Mark(1)));
+        assert!(primary.cancel_beginning());
+        assert_eq!(sink.stream_db(), None, "its writer goes on, and notices");
+        assert_eq!((copy.ended(), primary.place_copy(1)), (Some(false), 0));
+        assert!(!primary.cancel_beginning());
     }
 
     fn place_at(digit: u8, offset: u64) -> link::Place {

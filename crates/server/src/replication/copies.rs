@@ -12,6 +12,7 @@ use tierce_replication::translate::Dialect;
 
 use super::stream::dialect;
 use crate::clock::{BEFORE_ALL_MS, unix_ms};
+use crate::commands::bucket::State;
 use crate::commands::replication::failover::Phase;
 use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::persistence::SaveError;
@@ -83,6 +84,15 @@ fn run(server: &Arc<Server>) {
             pinged = Instant::now();
             server.feed.pass(PING);
         }
+        // The saver waits for the mark of a copy that has begun, and a base of the bucket for the saver.
+        let is_wanted = replicas.iter().any(|replica| replica.waits().is_some());
+        let is_useless = !is_wanted || awaits_bucket(server);
+        if is_useless && server.primary.cancel_beginning() {
+            server.log.notice(match is_wanted {
+                true => "The full copy that began waits for the bucket, and is given up for now",
+                false => "The full copy that began is given up: no replica waits for it",
+            });
+        }
         if is_copy_due(server, &replicas, &settings, now_ms) {
             begin_copy(server, &settings);
         }
@@ -141,8 +151,9 @@ fn version_max(settings: &Settings) -> Option<u16> {
 }
 
 /// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
-/// wait for that to begin first. While the log has failed, a copy that is marked in the changes would get no place, and
-/// nothing else could be saved meanwhile; nor does one begin beside the last snapshot of a server that ends.
+/// wait for that to begin first. While the log has failed or the bucket takes nothing, a copy that is marked in the
+/// changes would get no place, and nothing else could be saved meanwhile; nor does one begin beside the last snapshot of
+/// a server that ends.
 fn is_copy_due(
     server: &Server,
     replicas: &[Arc<Replica>],
@@ -153,7 +164,8 @@ fn is_copy_due(
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
     let is_active = server.primary.is_active();
     let is_marked = is_active && server.primary.source() == Source::Changes;
-    if is_marked && server.durability.log_has_failed() || server.shutdown().is_asked() {
+    let gets_no_place = server.durability.log_has_failed() || awaits_bucket(server);
+    if is_marked && gets_no_place || server.shutdown().is_asked() {
         return false;
     }
     let waits = |replica: &&Arc<Replica>| {
@@ -164,6 +176,12 @@ fn is_copy_due(
     let enough = settings.count(ENOUGH);
     longest.is_some_and(|longest| longest >= settings.number(DELAY))
         || enough > 0 && waiting.len() as u64 >= enough
+}
+
+/// Whether the stream waits for a bucket that takes nothing: it is away, or waits for its base.
+fn awaits_bucket(server: &Server) -> bool {
+    server.bucket_goes_before_replicas()
+        && server.bucket.update(|figures| figures.state != State::Following)
 }
 
 /// Begins a copy for all that wait for one. If a save is running, they go on waiting.

@@ -307,6 +307,10 @@ impl<'s> Writer<'s> {
         // Those that begin here know nothing of what was selected before.
         self.translator.forget_db();
         let count = self.server.primary.place_copy(number);
+        if count == 0 {
+            // It was given up.
+            return;
+        }
         self.server.log.notice(format_args!("A full copy begins for {count} replicas"));
     }
 
