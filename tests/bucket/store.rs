@@ -3,13 +3,18 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tierce_harness::{TempDir, free_port, wait_until};
 
-use super::{contents, files, info, start, stop, text, tool, url, wait_for_bucket, wait_for_state};
-use crate::program;
+use super::restart::copy;
+use super::{
+    contents, files, info, kill, objects, refused, start, stop, text, tool, url, wait_for_bucket,
+    wait_for_state,
+};
+use crate::{launch, program};
 
 #[test]
 fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
@@ -58,6 +63,81 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
     stop(server);
     let server = start(other.path(), &bucket).start();
     assert_eq!(contents(&mut server.connect()), expected);
+}
+
+/// As when a file system is unmounted: nothing may be written into what is left, which would leave a hole in the log.
+#[test]
+fn a_directory_that_goes_away_is_not_made_anew() {
+    let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let root = bucket.path().join("root");
+    let url = format!("file://{}", root.display());
+    let server = start(dir.path(), &bucket).with("bucket", &url).start();
+    let mut c = server.connect();
+    c.check("SET a 1", "+OK");
+    wait_for_bucket(&mut c);
+    let aside = bucket.path().join("aside");
+    let is_empty =
+        |path: &Path| fs::read_dir(path).map_or(true, |mut found| found.next().is_none());
+    for round in 0..3 {
+        fs::rename(&root, &aside).expect("moved");
+        if round > 0 {
+            fs::create_dir(&root).expect("a mount point");
+        }
+        c.check("SET a 2", "+OK");
+        wait_for_state(&mut c, "away");
+        c.check("CONFIG SET bucket-snapshot-interval 1", "+OK");
+        let error = info(&mut c, "bucket_last_error");
+        assert!(error.contains("is its file system mounted?"), "{error}");
+        let mut strict = server.connect();
+        strict.check("CLIENT DURABILITY bucket", "+OK");
+        strict.request(&["SET", "a", &round.to_string()]);
+        assert!(strict.is_silent_for(Duration::from_millis(100)));
+        assert!(is_empty(&root), "round {round}");
+        _ = fs::remove_dir(&root);
+        match round {
+            // Mounted again, it may be another device.
+            2 => copy(&aside, &root),
+            _ => fs::rename(&aside, &root).expect("moved"),
+        }
+        strict.expect("+OK");
+        wait_for_state(&mut c, "following");
+        c.check("CONFIG SET bucket-snapshot-interval 86400", "+OK");
+    }
+    let expected = contents(&mut c);
+    stop(server);
+    let (code, _, said) = tool(&["verify", "--bucket", &url]);
+    assert_eq!(code, 0, "{said}");
+    let server = start(other.path(), &bucket).with("bucket", &url).start();
+    assert_eq!(contents(&mut server.connect()), expected);
+}
+
+/// What is lost in the bucket is still in the data directory.
+#[test]
+fn a_directory_with_everything_starts_without_a_log_that_has_a_hole() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    for number in 0..4 {
+        c.check(&format!("SET k{number} v"), "+OK");
+        wait_for_bucket(&mut c);
+    }
+    kill(server);
+    let objects = objects(&bucket);
+    fs::remove_file(&objects[objects.len() - 2]).expect("removed");
+    let error = refused(&start(dir.path(), &bucket).with("port", &free_port().to_string()));
+    assert!(error.contains("starts without --bucket"), "{error}");
+    assert!(!error.contains("lifecycle"), "{error}");
+    let launch = launch().keeping().with("dir", &dir.path().display().to_string());
+    let server = launch.start();
+    server.connect().check("MGET k0 k1 k2 k3", r#"["v", "v", "v", "v"]"#);
+    kill(server);
+    // And with an empty bucket after that.
+    let another = TempDir::new();
+    let server = start(dir.path(), &another).with("bucket-claim", "force").start();
+    let mut c = server.connect();
+    wait_for_state(&mut c, "following");
+    c.check("MGET k0 k1 k2 k3", r#"["v", "v", "v", "v"]"#);
+    stop(server);
 }
 
 #[test]

@@ -123,7 +123,14 @@ pub(crate) async fn append(
     let name = log_name(number);
     let mut backoff = Backoff::new(store);
     loop {
-        let put = store.create(&name, object.clone());
+        let put = async {
+            if number > 1
+                && let Err(error) = store.check_before(&log_name(number - 1)).await
+            {
+                return Put::Unknown(error);
+            }
+            store.create(&name, object.clone()).await
+        };
         let failure = match told_when_slow(store, progress, &name, ANSWER_MAX, put).await {
             Put::Created => break,
             Put::Unknown(error) if !store.keeps(Rule::ReadAfterConflict) && error.is_conflict() => {

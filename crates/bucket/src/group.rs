@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::payload::load_payload;
 use crate::record::{Hash, Header, Id, Kind, NUMBER_MAX, Record, log_name};
 use crate::rules::Rule;
-use crate::store::Store;
+use crate::store::{REMOVED, Store};
 
 /// Records that are asked for at once when a log may have grown.
 const RECORDS_AT_ONCE: u64 = 16;
@@ -263,8 +263,13 @@ pub(crate) async fn find_gap(store: &Store, number: u64, floor: u64) -> Result<O
     if now > floor {
         return Ok(Some(now));
     }
-    let because =
-        format!(", although {next} is there: no lifecycle rule may delete from this bucket");
+    let why = match store.is_directory() {
+        true => REMOVED,
+        false => ": no lifecycle rule may delete from this bucket",
+    };
+    let because = format!(
+        ", although {next} is there{why}. A server whose data directory has everything starts without --bucket"
+    );
     Err(Error::Missing { object: log_name(number + 1), because })
 }
 

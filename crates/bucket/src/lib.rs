@@ -67,6 +67,7 @@ mod body;
 mod chain;
 mod counters;
 mod credentials;
+mod directory;
 mod env;
 mod error;
 mod fields;

@@ -19,6 +19,7 @@ use url::{Host, Url};
 
 use crate::aws_files;
 use crate::credentials::Credentials;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 
 /// A parsed location: a store, and the prefix of a log group in it.
@@ -27,6 +28,8 @@ pub struct Location {
     url: String,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
+    /// Of `file://`.
+    pub(crate) directory: Option<Arc<Directory>>,
     /// `None` if requests are not signed.
     credentials: Option<Credentials>,
 }
@@ -51,8 +54,9 @@ impl Location {
             return Err(wrong("options and credentials come from the environment".into()));
         }
         if parsed.scheme() == "file" {
-            let (store, prefix) = directory(&parsed).map_err(wrong)?;
-            return Ok(Self { url: url.into(), store, prefix, credentials: None });
+            let (store, prefix, directory) = directory(&parsed).map_err(wrong)?;
+            let directory = Some(Arc::new(directory));
+            return Ok(Self { url: url.into(), store, prefix, directory, credentials: None });
         }
         let name = parsed.host_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| wrong("the name of the bucket is missing".into()))?;
@@ -66,7 +70,7 @@ impl Location {
             other => Err(format!("{other}:// is not known; use s3://, gs://, az:// or file://")),
         };
         let (store, credentials) = client.map_err(wrong)?;
-        Ok(Self { url: url.into(), store, prefix, credentials })
+        Ok(Self { url: url.into(), store, prefix, directory: None, credentials })
     }
 
     /// Looks for credentials before a request needs them. It takes some seconds if there are none.
@@ -150,7 +154,7 @@ fn is_true(value: Option<String>) -> bool {
 
 /// A directory, with files and directories synced. Not for NFS, where a link may report a failure and be there. It is
 /// made with the first object, so that a wrong name in a tool leaves nothing behind.
-fn directory(url: &Url) -> Result<(Arc<dyn ObjectStore>, Path), String> {
+fn directory(url: &Url) -> Result<(Arc<dyn ObjectStore>, Path, Directory), String> {
     let path: PathBuf = url
         .to_file_path()
         .map_err(|()| "expected file:///directory with a full path".to_owned())?;
@@ -158,7 +162,7 @@ fn directory(url: &Url) -> Result<(Arc<dyn ObjectStore>, Path), String> {
         return Err(format!("{} is not a directory", path.display()));
     }
     let prefix = Path::from_absolute_path(&path).map_err(|error| error.to_string())?;
-    Ok((Arc::new(LocalFileSystem::new().with_fsync(true)), prefix))
+    Ok((Arc::new(LocalFileSystem::new().with_fsync(true)), prefix, Directory::new(path)))
 }
 
 /// Options of the HTTP client: TLS, but for endpoints on this machine.

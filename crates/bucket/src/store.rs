@@ -15,6 +15,7 @@ use object_store::{GetOptions, ObjectStore, PutMode, PutPayload};
 use tokio::time::{sleep, timeout};
 
 use crate::counters::Counters;
+use crate::directory::Directory;
 use crate::env::{Env, System};
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -71,6 +72,8 @@ pub struct Store {
     counters: Arc<Counters>,
     pub(crate) tuning: Tuning,
     siblings: Siblings,
+    /// Of `file://`.
+    directory: Option<Arc<Directory>>,
     #[cfg(test)]
     pub(crate) left_out: Option<Rule>,
 }
@@ -81,6 +84,10 @@ const OBJECT_LIMIT: u64 = 128 << 20;
 
 /// What is compressed as a whole is no longer than this, in bytes; a longer declared length is not believed.
 pub(crate) const WHOLE_LIMIT: usize = 16 << 20;
+
+/// Why an object is missing in a directory.
+pub(crate) const REMOVED: &str =
+    ": something has removed it, or the directory is not the one it was";
 
 /// Opens the store at another location: the parent of a branch.
 pub type Siblings = Arc<dyn Fn(&str) -> Result<Store> + Send + Sync>;
@@ -110,7 +117,9 @@ impl Store {
     /// The store at a location, with the real clocks.
     pub fn new(location: &Location) -> Self {
         let (store, prefix) = (Arc::clone(&location.store), location.prefix.clone());
-        Self::with(store, prefix, location.url(), Arc::new(System), Tuning::default())
+        let directory = location.directory.clone();
+        let (env, tuning) = (Arc::new(System), Tuning::default());
+        Self { directory, ..Self::with(store, prefix, location.url(), env, tuning) }
     }
 
     /// A store with its surroundings: for simulations.
@@ -136,6 +145,7 @@ impl Store {
             counters: Arc::default(),
             tuning,
             siblings,
+            directory: None,
             #[cfg(test)]
             left_out: None,
         }
@@ -264,13 +274,15 @@ impl Store {
 
     /// Whether the object is there.
     pub(crate) async fn exists(&self, name: &str) -> Result<bool> {
-        self.patiently(|| async {
-            Counters::add(&self.counters.heads, 1);
-            let path = self.path(name);
-            let head = self.inner.get_opts(&path, GetOptions::new().with_head(true));
-            Ok(found(self.limited("get", name, head).await)?.is_some())
-        })
-        .await
+        self.patiently(|| self.exists_once(name)).await
+    }
+
+    /// One attempt to find out whether the object is there.
+    pub(crate) async fn exists_once(&self, name: &str) -> Result<bool> {
+        Counters::add(&self.counters.heads, 1);
+        let path = self.path(name);
+        let head = self.inner.get_opts(&path, GetOptions::new().with_head(true));
+        Ok(found(self.limited("get", name, head).await)?.is_some())
     }
 
     /// The objects in a folder with names before `folder/until`, in order of their names.
@@ -335,6 +347,22 @@ impl Store {
         .await
     }
 
+    /// Whether the log is in a directory, where nobody but an operator removes objects.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// In a directory, the object of the log that the next one follows has to be there: what follows a hole is lost.
+    /// One attempt to find out.
+    pub(crate) async fn check_before(&self, name: &str) -> Result<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        directory.note_anchor(name);
+        match self.exists_once(name).await? {
+            true => Ok(()),
+            false => Err(Error::Missing { object: name.into(), because: REMOVED.into() }),
+        }
+    }
+
     /// Whether lists come in order of their names: those of stores do, those of directories and of S3 Express do not.
     fn is_sorted(&self) -> bool {
         !self.url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
@@ -371,6 +399,12 @@ impl Store {
         name: &str,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T> {
+        let request = async {
+            if let Some(directory) = &self.directory {
+                directory.check().await?;
+            }
+            request.await
+        };
         let answer = match timeout(self.tuning.attempt, request).await {
             Ok(answer) => answer.map_err(|source| Error::store(operation, name, source)),
             Err(_) => Err(Error::Timeout {
