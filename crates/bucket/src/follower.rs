@@ -4,7 +4,8 @@
 //! - What a follower has returned is everything up to [`Follower::end`], once, in order.
 //! - Its CLAIM lies right behind what it has returned: if the log went on meanwhile, there is no CLAIM.
 //! - The lease of the owner is counted from the receipt of the response that first showed the newest record. The owner
-//!   counts from before its first attempt, which was earlier.
+//!   counts from before its first attempt, which was earlier. While the store answers nobody, the owner cannot renew it:
+//!   after that it is counted anew.
 //!
 //! A missing next record is the end, or was pruned. Which it is, the floor says; to read it takes a list, so it is read
 //! from time to time only, and always before and after a CLAIM. Between these a follower that was passed by is wrong
@@ -24,7 +25,7 @@ use crate::body::{ClaimInfo, SnapshotInfo, split_batches};
 use crate::chain::Chain;
 use crate::error::{Error, Result};
 use crate::group::{End, Group, describe, read_floor};
-use crate::owner::{Claim, Claimed, Owner, Right, free_at, lease_over_at, owned};
+use crate::owner::{Claim, Claimed, Owner, Right, free_at, is_outage, lease_over_at, owned};
 use crate::payload::load_payload;
 use crate::pin::{Pin, remove_pins};
 use crate::record::{Hash, Kind, Record, log_name};
@@ -73,7 +74,7 @@ pub struct Follower {
     ahead: VecDeque<(Bytes, Duration)>,
     /// How many objects are asked for next.
     ask: usize,
-    /// When the response arrived that first showed the newest record.
+    /// When the response arrived that first showed the newest record, or the first one after an outage.
     seen_at: Duration,
     /// When the floor was last read behind a record that was missing.
     floor_at: Option<Duration>,
@@ -158,13 +159,17 @@ impl Follower {
     pub async fn next(&mut self, at_most: Duration) -> Result<Followed> {
         let start = Instant::now();
         loop {
-            let asked = if self.ahead.is_empty() { self.ask().await } else { Ok(()) };
-            self.note(asked)?;
+            if self.ahead.is_empty() {
+                let asked = self.ask().await;
+                self.note(asked)?;
+            }
             if let Some(followed) = self.follow_one().await? {
                 return Ok(followed);
             }
-            let checked = self.check_floor().await;
-            self.note(checked)?;
+            if self.is_floor_due() {
+                let checked = self.check_floor().await;
+                self.note(checked)?;
+            }
             let left = at_most.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Ok(Followed::Quiet);
@@ -202,7 +207,13 @@ impl Follower {
     /// Notes whether the store answers. Failures that may pass are no error.
     fn note(&mut self, outcome: Result<()>) -> Result<()> {
         match outcome {
-            Ok(()) => self.trouble = None,
+            Ok(()) => {
+                let now = self.group.store.env.boottime();
+                let since = self.trouble.take().map(|trouble| trouble.since);
+                if since.is_some_and(|since| is_outage(now.saturating_sub(since), self.fence())) {
+                    self.seen_at = now;
+                }
+            }
             Err(error) if error.is_lasting() => return Err(error),
             Err(error) => {
                 let now = self.group.store.env.boottime();
@@ -285,13 +296,15 @@ impl Follower {
         })
     }
 
-    /// Nothing is there: from time to time, looks whether pruning has passed by.
-    async fn check_floor(&mut self) -> Result<()> {
+    /// Whether it is time to look whether pruning has passed by, if nothing is there.
+    fn is_floor_due(&self) -> bool {
         let store = &self.group.store;
         let now = store.env.boottime();
-        if self.floor_at.is_some_and(|at| now.saturating_sub(at) < store.tuning.floor_poll) {
-            return Ok(());
-        }
+        self.floor_at.is_none_or(|at| now.saturating_sub(at) >= store.tuning.floor_poll)
+    }
+
+    async fn check_floor(&mut self) -> Result<()> {
+        let now = self.group.store.env.boottime();
         self.refuse_if_overtaken().await?;
         self.floor_at = Some(now);
         // At the end nothing is needed any more that a restore pinned.
@@ -336,6 +349,10 @@ impl Follower {
         let end = &self.group.end;
         let claim = end.claim.as_ref().filter(|_| !end.released)?;
         lease_over_at(&self.group.store, claim, self.seen_at)
+    }
+
+    fn fence(&self) -> Option<Duration> {
+        Some(self.lease_over_at()?.saturating_sub(self.seen_at))
     }
 
     /// From when on a process with this address may take over, by [`crate::Env::boottime`]: at once if the log is empty

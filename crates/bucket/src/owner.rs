@@ -446,20 +446,45 @@ pub(crate) fn owned(end: &End, node: Id) -> Error {
 /// records. The newest one that is known was first seen at `seen_at`.
 async fn wait_for_lease(group: &mut Group, claim: &Claim, mut seen_at: Duration) -> Result<()> {
     let store = group.store.clone();
+    let mut away_since = None;
     loop {
         let Some(free_at) = free_at(&store, &group.end, seen_at, &claim.address) else {
             return Err(owned(&group.end, group.end.claim.as_ref().map_or([0; 16], |c| c.node)));
         };
-        let left = free_at.saturating_sub(store.env.boottime());
-        if left.is_zero() {
+        let now = store.env.boottime();
+        let left = free_at.saturating_sub(now);
+        if left.is_zero() && away_since.is_none() {
             return Ok(());
         }
-        sleep(left.min(store.tuning.poll)).await;
-        if store.exists(&log_name(group.end.number + 1)).await? {
-            group.catch_up().await?;
-            seen_at = store.env.boottime();
+        let poll = store.tuning.poll;
+        sleep(if left.is_zero() { poll } else { left.min(poll) }).await;
+        match store.exists_once(&log_name(group.end.number + 1)).await {
+            Ok(is_there) => {
+                let away =
+                    away_since.take().map(|since| store.env.boottime().saturating_sub(since));
+                let fence = free_at.saturating_sub(seen_at);
+                if is_there {
+                    group.catch_up().await?;
+                }
+                if is_there || away.is_some_and(|away| is_outage(away, Some(fence))) {
+                    seen_at = store.env.boottime();
+                }
+            }
+            Err(error) if error.is_lasting() => return Err(error),
+            Err(error) => {
+                let since = *away_since.get_or_insert(now);
+                if now.saturating_sub(since) > store.tuning.patience {
+                    return Err(error);
+                }
+            }
         }
     }
+}
+
+/// Whether the store was away for so long that an owner may have missed its time to renew a lease, which is each third of
+/// one. It is alive then, and gets another fence to show that.
+pub(crate) fn is_outage(away: Duration, fence: Option<Duration>) -> bool {
+    fence.is_some_and(|fence| away >= fence / 4)
 }
 
 /// From when on the process with this address may claim a log whose newest record was first seen at `seen_at`.

@@ -21,6 +21,7 @@ mod damage;
 mod lab;
 mod lease;
 mod order;
+mod outage;
 mod process;
 mod server;
 mod store;
