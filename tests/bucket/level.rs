@@ -49,6 +49,28 @@ fn what_was_executed_at_the_level_keeps_it_when_the_same_packet_leaves_it() {
     }
 }
 
+/// It is needed most when the bucket is away.
+#[test]
+fn monitoring_does_not_wait() {
+    let (server, bucket, _dir) = server();
+    server.connect().check("CONFIG SET appendfsync bucket", "+OK");
+    let away = Away::begin(&bucket);
+    let mut writer = server.connect();
+    writer.request(&["SET", "k", "1"]);
+    let mut c = server.connect();
+    wait_for_state(&mut c, "away");
+    c.check("PING", "+PONG");
+    assert_eq!(c.ask("HELLO 2").items().len(), 14);
+    assert_eq!(c.ask("ROLE").items()[0].text(), "master");
+    assert_eq!(c.ask("CONFIG GET appendfsync").items()[1].text(), "bucket");
+    // With data among them, all of what came together waits.
+    c.send("PING\r\nGET k\r\nPING\r\n");
+    assert!(c.is_silent_for(MOMENT) && writer.is_silent_for(MOMENT));
+    away.end();
+    writer.expect("+OK");
+    ["+PONG", "\"1\"", "+PONG"].iter().for_each(|reply| c.expect(reply));
+}
+
 #[test]
 fn a_result_that_goes_to_another_client_waits_as_its_command_does() {
     let (server, bucket, _dir) = server();

@@ -15,7 +15,7 @@ use tierce_keyspace::{Busy, ShardLocks};
 use tierce_wire::resp::Args;
 
 use crate::caller::{Caller, ReplyMode};
-use crate::command::{Access, Command, Flags, Spec};
+use crate::command::{Access, Command, Flags, Group, Spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::Room;
@@ -440,6 +440,13 @@ fn has_stream(kernel: &Kernel) -> bool {
 fn is_answered_while_loading(spec: &Spec) -> bool {
     let sees_keys = !spec.keys.is_empty() || spec.flags.contains(Flags::SYSTEM);
     spec.flags.contains(Flags::LOADING) && !sees_keys
+}
+
+/// Whether a command tells of the server and of no data. Monitoring asks such things, and never waits for a level of
+/// durability.
+#[must_use]
+pub fn tells_of_server(spec: &Spec) -> bool {
+    matches!(spec.group, Group::Connection | Group::Server) && is_answered_while_loading(spec)
 }
 
 /// Whether a command sends messages, and does nothing else with channels.

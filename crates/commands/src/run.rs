@@ -26,7 +26,7 @@ use crate::durability::SyncPolicy;
 use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Call, Context, Guard, Mode, Refused};
 use crate::fetch;
-use crate::gates::{Gates, Verdict};
+use crate::gates::{self, Gates, Verdict};
 use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::lease::Holding;
@@ -653,6 +653,7 @@ impl<'k> Run<'k, '_> {
         }
         let Some(wal) = self.kernel.durability.wal_handle() else { return true };
         let is_logged = match caller.sync_policy(self.kernel) {
+            _ if gates::tells_of_server(self.command.spec) => true,
             _ if wal.has_write_error() => false,
             SyncPolicy::Always => wal.sync().is_ok(),
             SyncPolicy::Bucket => match self.by {

@@ -170,6 +170,8 @@ pub struct Logged {
     pub was_always: bool,
     /// It was `bucket` for some of the replies that are not noted yet, also of reads.
     pub was_bucket: bool,
+    /// The replies since the last send tell of no data.
+    pub tells_of_server: bool,
     /// Replies of this connection wait for the bucket, since it asked for that, until the last of them is sent.
     pub awaits_bucket: bool,
     /// Replies of this connection wait for a proof of the lease, until the last of them is sent.

@@ -5,7 +5,8 @@
 //! writes only: a client that keeps writing gets the replies that a sync has covered while it writes more.
 //!
 //! At the level `bucket`, all replies wait, also those of reads and errors: until the log in the bucket has what was
-//! executed before them by any client, so that no reply shows what the loss of this machine would undo.
+//! executed before them by any client, so that no reply shows what the loss of this machine would undo. Replies that
+//! tell of the server alone do not wait: monitoring is needed most when the bucket is away.
 //!
 //! With `bucket-takeover yes`, all replies wait as well while the lease is over, and none is sent by a process that is
 //! deposed ([`LeaseGate`](crate::commands::lease::LeaseGate) says why that is asked here, behind the execution). What
@@ -84,8 +85,10 @@ impl Awaiting {
     ) -> Option<u64> {
         // What replicas of an owner get is committed already.
         let was_bucket = std::mem::take(&mut session.waits().logged.was_bucket);
-        let asks = (was_bucket || session.sync_policy(kernel) == SyncPolicy::Bucket)
-            && (!session.is_replica() || kernel.role.is_replica());
+        let tells_of_server = std::mem::take(&mut session.waits().logged.tells_of_server);
+        let is_at_level = !tells_of_server && session.sync_policy(kernel) == SyncPolicy::Bucket;
+        let asks =
+            (was_bucket || is_at_level) && (!session.is_replica() || kernel.role.is_replica());
         // What comes behind output that waits for the bucket does so, too: tickets grow along the output.
         if !asks && !session.waits().logged.awaits_bucket {
             return None;

@@ -8,6 +8,8 @@ use crate::caller::Caller;
 use crate::command::{Access, Command, Group};
 use crate::commands::replica_level::Unconfirmed;
 use crate::durability::SyncPolicy;
+use crate::execute;
+use crate::gates;
 use crate::session::Session;
 use crate::suspend::suspend;
 
@@ -23,6 +25,20 @@ impl<'k> BatchRunner<'k, '_> {
         match caller.waits.logged.note_writes(wal_handle, policy) {
             true => Acknowledge::Now,
             false => Acknowledge::Never,
+        }
+    }
+
+    /// Notes whether the requests of this turn ask for data, whose replies wait at the level `bucket`.
+    #[inline]
+    pub(super) fn note_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
+        if self.kernel.bucket.is_on() && !self.batch.is_empty() {
+            let tells_of_server = |args| {
+                let command = execute::resolve(self.kernel, args);
+                command.is_ok_and(|command| gates::tells_of_server(command.spec))
+            };
+            let all = self.batch.iter(input).all(tells_of_server);
+            caller.waits.logged.tells_of_server =
+                *self.tells_of_server.insert(all && self.tells_of_server.unwrap_or(true));
         }
     }
 

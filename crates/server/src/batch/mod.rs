@@ -73,6 +73,8 @@ pub struct BatchRunner<'k, 'w> {
     turn: Turn,
     /// Replies that wait for replicas.
     held: Held,
+    /// The requests of this turn ask for no data, as far as that counts and there are any.
+    tells_of_server: Option<bool>,
     /// Clients that waited for keys were served; their replies are in the mail of their workers.
     pub has_served: bool,
 }
@@ -132,6 +134,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             large: None,
             turn: Turn::default(),
             held: Held::default(),
+            tells_of_server: None,
             has_served: false,
         }
     }
@@ -165,6 +168,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             if self.batch.follows_empty() {
                 skip_empty(&mut session.caller, now_ms);
             }
+            self.note_what_is_told(&mut session.caller, input);
             let progress = self.execute(&mut session.caller, &mut locks, input, output, now_ms);
             if self.has_logged(&mut locks)
                 && self.note_logged(&mut session.caller) == Acknowledge::Never
@@ -243,6 +247,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
         let value = Arc::new(io.take_apart()?);
         self.large = Some(Arc::clone(&value));
+        self.note_what_is_told(&mut session.caller, &value);
         let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
         let (_, output) = io.split();
         let replied_before = output.mark();

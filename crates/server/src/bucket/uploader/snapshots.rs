@@ -12,11 +12,12 @@ use tokio::task::JoinHandle;
 
 use super::super::new_mark;
 use super::super::spool::{self, Content, Spooled};
-use super::watch::now_ms;
+use super::watch::{Watch, now_ms};
 use super::{BUSY_FOR, LOCKS_MAX, RETRY_AFTER, Stop, TICK, Uploader};
 use crate::clock::BEFORE_ALL_MS;
 use crate::config::{DirectiveId, Settings};
 use crate::persistence::{NewFile, SaveError};
+use crate::server::Server;
 
 const SNAPSHOT_INTERVAL: DirectiveId = DirectiveId::of("bucket-snapshot-interval");
 const SNAPSHOT_PERCENTAGE: DirectiveId = DirectiveId::of("bucket-snapshot-percentage");
@@ -40,6 +41,8 @@ pub(super) enum Snapshot {
     Uploading {
         task: JoinHandle<Result<UploadedSnapshot, Error>>,
         sent: Arc<AtomicU64>,
+        /// Requests that failed before it, until it was told that one of its own has failed.
+        failures: Option<u64>,
     },
 }
 
@@ -69,7 +72,8 @@ impl Uploader {
                 (Ok(Err(error)), _) => self.give_up_snapshot(&error),
                 (Err(TryRecvError::Disconnected), _) => self.give_up_snapshot("it was given up"),
             },
-            Snapshot::Uploading { task, sent } => {
+            Snapshot::Uploading { task, sent, failures } => {
+                tell_failure(&self.server, &self.watch, failures);
                 let sent = sent.load(Ordering::Relaxed);
                 self.server.bucket.update(|figures| figures.uploading_bytes = Some(sent));
                 if task.is_finished() {
@@ -134,7 +138,8 @@ impl Uploader {
             let upload = group.begin_snapshot(position).await?;
             spool::upload(upload, file, content, sent_by_task).await
         });
-        self.snapshot = Snapshot::Uploading { task, sent };
+        let failures = Some(self.watch.store.counters().usage().failures);
+        self.snapshot = Snapshot::Uploading { task, sent, failures };
     }
 
     fn end_upload(&mut self) -> Result<(), Stop> {
@@ -258,5 +263,18 @@ impl Uploader {
             let delete = async move { Ok((group.delete(&deletion).await?, deletion.floor)) };
             self.deleting = Some(self.runtime.spawn(delete));
         }
+    }
+}
+
+/// Requests of a snapshot are repeated for a minute before it is given up. Operators are not to wait for that.
+fn tell_failure(server: &Server, watch: &Watch, failures_before: &mut Option<u64>) {
+    let counters = watch.store.counters();
+    if failures_before.take_if(|before| counters.usage().failures > *before).is_some()
+        && let Some(error) = counters.last_failure()
+    {
+        watch.failed(&format!("no snapshot yet: {error}"));
+        server.log.warning(format_args!(
+            "No snapshot in the bucket yet: {error}. The request is repeated"
+        ));
     }
 }
