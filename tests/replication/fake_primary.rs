@@ -42,6 +42,12 @@ impl Primary {
         launch().with("replicaof", &format!("{} {}", address.ip(), address.port()))
     }
 
+    /// Whether no replica has connected since the last one.
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.0.set_nonblocking(true).expect("a socket option");
+        self.0.accept().is_err()
+    }
+
     /// The next connection. A replica that was left comes again after a second.
     #[track_caller]
     pub(crate) fn accept(&self) -> Follower {

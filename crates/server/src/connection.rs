@@ -289,10 +289,10 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
     }
     if let Some(at) = answer.logged_at {
         note_logged(kernel, caller, at, caller.durability());
-        if pending.is_heard
-            && let Some(level) = caller.replica_level(kernel)
-        {
-            let replies = vec![HeldReply { reply, has_written: true }];
+        if let Some(level) = caller.replica_level(kernel) {
+            // Later replies wait as well where this one is not heard.
+            let held = HeldReply { reply, has_written: true };
+            let replies = pending.is_heard.then_some(held).into_iter().collect();
             let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes: false };
             kernel.wait_for_replicas(&mut caller.waits, &caller.client, unconfirmed);
             kernel.call_for_replicas();

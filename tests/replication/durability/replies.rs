@@ -76,6 +76,23 @@ fn replies_behind_a_muted_write_wait_for_it() {
 }
 
 #[test]
+fn replies_behind_a_muted_long_write_wait_for_it() {
+    let server = primary().start();
+    let mut c = server.connect();
+    let members: Vec<String> = (0..30_000).map(|number| number.to_string()).collect();
+    let words: Vec<&str> = ["SADD", "s"].into_iter().chain(members.iter().map(|m| &**m)).collect();
+    assert_eq!(c.call(&words).int(), 30_000);
+    let mut replica = Replica::new(&server);
+    c.check("CLIENT DURABILITY replicas:1", "+OK");
+    c.send("CLIENT REPLY OFF\r\nSUNIONSTORE d s\r\nCLIENT REPLY ON\r\nSCARD d\r\n");
+    replica.commands_until("REPLCONF GETACK *");
+    assert!(c.is_silent_for(Duration::from_millis(50)));
+    replica.acknowledge();
+    c.expect("+OK");
+    c.expect(":30000");
+}
+
+#[test]
 fn a_pipeline_asks_replicas_once_a_batch() {
     let server = primary().with("durability-replicas", "1").start();
     let mut replica = Replica::new(&server);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tierce_harness::{Connection, Launch, TempDir, wait_until};
+use tierce_harness::{Connection, Launch, TempDir, encode, wait_until};
 
 use super::{wait_for_log, wait_for_reply};
 use crate::replication::fake_primary::{ID, OTHER_ID, Primary, file, file_that_says, stream};
@@ -112,16 +112,17 @@ fn a_transaction_for_which_the_log_has_no_room_keeps_its_place() {
     let set = format!("SET large {}", "x".repeat(12_000_000));
     let transaction = stream(&["MULTI", "INCR n", &set, "EXEC"]);
     follower.send([&transaction[..], &stream(&["INCR n"])].concat());
+    wait_until("the log has failed", || info(&mut c, "aof_last_write_status") == "err");
+    // The link may have ended by itself.
+    _ = follower.stream.write_all(&stream(&["INCR n"]));
     follower.wait_for_end();
-    let (mut follower, psync) = primary.accept_until_psync();
+    c.check("STRLEN large", ":12000000");
+    // Without the log it goes on.
+    c.check("CONFIG SET appendonly no", "+OK");
+    let (_follower, psync) = primary.accept_until_psync();
     // What came behind it may have been applied before the log was known to have failed.
     let offset: usize = psync.trim_start_matches(&format!("PSYNC {ID} ")).parse().expect(&psync);
     assert!(offset > transaction.len(), "{psync}");
-    c.check("STRLEN large", ":12000000");
-    // Nor does it take one that the primary wants to give.
-    follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
-    follower.wait_for_end();
-    c.check("STRLEN large", ":12000000");
 }
 
 /// A start would need the memory for all of it twice.
@@ -144,4 +145,28 @@ fn a_copy_is_not_left_in_the_log_as_one_batch() {
     assert_eq!(passes(&mut c), "0");
     c.check("CONFIG SET compaction-bytes-per-second 0", "+OK");
     wait_until("another pass has divided it", || passes(&mut c) == "2");
+}
+
+/// Each question would cost the primary a full copy that nobody takes.
+#[test]
+fn a_replica_whose_log_has_failed_asks_for_nothing() {
+    let (primary, dir) = (Primary::new(), TempDir::new());
+    let port = primary.port();
+    let server = on_a_full_disk(&dir, 8192)
+        .with("appendonly", "yes")
+        .with("replicaof", &format!("127.0.0.1 {port}"))
+        .start();
+    let mut follower = primary.give_copy(0, &[]);
+    follower.wait_for(0);
+    let mut c = server.connect();
+    follower.send(encode(&["SET", "large", &"x".repeat(12_000_000)]));
+    wait_until("the log has failed", || info(&mut c, "aof_last_write_status") == "err");
+    // The link may have ended by itself.
+    _ = follower.stream.write_all(&encode(&["SET", "k", "v"]));
+    wait_for_log(&server, "the log takes no writes");
+    let seconds = |c: &mut Connection| info(c, "master_link_down_since_seconds");
+    wait_until("it could have tried again", || seconds(&mut c).parse::<u64>().unwrap() >= 3);
+    assert!(primary.is_left_alone());
+    c.check("CONFIG SET appendonly no", "+OK");
+    let _is_back = primary.accept_until_psync();
 }

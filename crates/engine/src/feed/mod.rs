@@ -135,7 +135,7 @@ impl Feed {
     fn set_paused(&self, reader: Reader, is_paused: bool) {
         let mut queues = self.queues.lock();
         queues[reader as usize].set_paused(is_paused);
-        self.is_followed.store(queues.iter().any(Queue::collects), Ordering::Release);
+        self.is_followed.store(queues.iter().any(Queue::counts), Ordering::Release);
     }
 
     /// Whether this reader has a follower.
@@ -296,8 +296,6 @@ impl Follower {
         let queue = &mut queues[self.reader as usize];
         queue.close();
         queue.open(bytes_max);
-        // A pause of the other reader that ended while this one was overrun has found none that collects.
-        self.feed.is_followed.store(true, Ordering::Release);
     }
 
     /// The feed.

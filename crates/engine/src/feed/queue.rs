@@ -199,6 +199,11 @@ impl Queue {
         self.state == State::Open
     }
 
+    /// Whether changes count for it: also for one that is overrun, whose follower is to have more than these.
+    pub(super) fn counts(&self) -> bool {
+        self.is_there() && !self.is_paused
+    }
+
     /// Whether it takes items.
     pub(super) fn collects(&self) -> bool {
         self.is_open() && !self.is_paused

@@ -279,6 +279,20 @@ fn an_overrun_of_one_follower_is_not_one_of_another() {
     assert_eq!(taken(&mut slow), taken(&mut other));
 }
 
+/// Whoever sees such a change waits for what the follower does instead.
+#[test]
+fn changes_count_while_a_follower_is_overrun_and_another_one_pauses() {
+    let store = Store::new();
+    let _replicas = store.follow();
+    let mut bucket = store.follow_as(Reader::Bucket, 10);
+    store.set("k", "more than it may have");
+    let before = store.feed.position();
+    store.feed.pause(Reader::Replicas);
+    store.set("k", "v");
+    assert!(store.feed.is_followed() && store.feed.position() > before);
+    assert!(bucket.wait(Duration::ZERO).is_err());
+}
+
 #[test]
 fn a_follower_that_begins_anew_is_followed_whatever_another_one_did_meanwhile() {
     let store = Store::new();

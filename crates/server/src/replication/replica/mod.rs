@@ -225,6 +225,10 @@ impl<'s> Session<'s> {
 
     /// Follows until the link is over.
     fn follow(&mut self) -> Result<(), FollowError> {
+        // The primary would begin a full copy each second that nobody takes. A failover only needs the handshake.
+        if self.server.durability.refuses_writes() && !self.following.hands_over {
+            return Err(FollowError::NotLogged);
+        }
         self.note(|following| following.link = LinkState::Connecting)?;
         let mut wire = self.connect()?;
         while !wire.shake_hands().map_err(FollowError::Handshake)? {
