@@ -58,6 +58,8 @@ pub(super) struct Compaction {
     room_until: AtomicU64,
     /// Passes that have failed since the last one that did not.
     failures_in_a_row: AtomicU64,
+    /// Bytes that another log needs, as of the last attempt to heal.
+    needed: AtomicU64,
     passes: AtomicU64,
     last_ms: AtomicI64,
     /// Bytes of the log after the last pass, or when it was opened.
@@ -74,6 +76,7 @@ impl Default for Compaction {
             is_incomplete: AtomicBool::new(false),
             room_until: AtomicU64::new(u64::MAX),
             failures_in_a_row: AtomicU64::new(0),
+            needed: AtomicU64::new(0),
             passes: AtomicU64::new(0),
             last_ms: AtomicI64::new(0),
             base_bytes: AtomicU64::new(0),
@@ -213,6 +216,15 @@ impl Compaction {
     /// Has writers wait from this position of the log on.
     pub(super) fn set_room_until(&self, position: u64) {
         self.room_until.store(position, Relaxed);
+    }
+
+    /// Another log needs about so many bytes.
+    pub(super) fn set_needed(&self, bytes: u64) {
+        self.needed.store(bytes, Relaxed);
+    }
+
+    pub(super) fn needed(&self) -> u64 {
+        self.needed.load(Relaxed)
     }
 
     /// Whether the one before had not failed.

@@ -24,7 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tierce_cask::disk::{Disk, OpenMode, OsDisk};
+use tierce_cask::disk::{Disk, OpenMode, OsDisk, Space};
 use tierce_cask::{ColdOptions, Wal, WalOptions};
 use tierce_keyspace::planted::{self, Fault};
 
@@ -153,6 +153,25 @@ impl LogDirectory {
         // On a disk that lists files only, nothing was seen of it.
         self.clear(&path)?;
         Ok(path)
+    }
+
+    /// Removes the log that counts: what was in it is not needed any more. Then the directory has none.
+    pub(super) fn give_up(&self) -> io::Result<()> {
+        match self.existing()? {
+            Some(current) => self.discard(&current),
+            None => Ok(()),
+        }
+    }
+
+    /// Says that there is no room for a log that needs so many bytes, and what helps.
+    pub(super) fn lack_of_room(&self, needed: u64, space: &Space) -> String {
+        format!(
+            "another one needs about {} MB beside it, while {} MB are free in {}: make room there, or give all data up \
+             with CONFIG SET appendonly no, FLUSHALL and CONFIG SET appendonly yes",
+            needed.div_ceil(1_000_000),
+            space.free / 1_000_000,
+            self.dir.display()
+        )
     }
 
     /// Makes a log count, all of which is on the device. To be called again if it fails.

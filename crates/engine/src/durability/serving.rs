@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::OsDisk;
+use tierce_cask::disk::{OsDisk, Space};
 use tierce_keyspace::Keyspace;
 
 use super::compactor::CompactionFigures;
@@ -248,7 +248,24 @@ impl Durability {
 
     /// Why writes are refused: the error of the disk, unless a new log is being written by now.
     pub fn write_failure(&self) -> Option<String> {
-        self.outside.cause.get().cloned().or_else(|| self.wal_handle.write_error())
+        let of_log = || {
+            let cause = self.wal_handle.write_error()?;
+            let needed = self.wal_handle.compaction.needed();
+            let lacks = self.disk_space().filter(|space| space.free < needed);
+            let lack = lacks.map(|space| self.log_directory.lack_of_room(needed, &space));
+            Some(lack.map_or(cause.clone(), |lack| format!("{cause}; {lack}")))
+        };
+        self.outside.cause.get().cloned().or_else(of_log)
+    }
+
+    /// The space of the device that the data directory is on.
+    pub fn disk_space(&self) -> Option<Space> {
+        self.log_directory.disk.space(&self.log_directory.dir)
+    }
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        &self.log_directory.dir
     }
 
     /// Starts the threads that keep the log.

@@ -59,6 +59,8 @@ pub struct WalManager<'k> {
     has_tried_at_end: bool,
     /// It was said that a log is begun, and that one does not count yet: each new attempt is another one.
     has_told_begin: bool,
+    /// It was said that there is no room for another log.
+    has_told_room: bool,
 }
 
 /// A log that does not count yet.
@@ -205,6 +207,7 @@ impl<'k> WalManager<'k> {
             check_at: None,
             has_tried_at_end: false,
             has_told_begin: false,
+            has_told_room: false,
         }
     }
 
@@ -307,6 +310,9 @@ impl<'k> WalManager<'k> {
         self.give_up_pass();
         self.retry_at = None;
         self.has_tried_at_end |= heals && self.wal_handle.compaction.requests.lock().ends;
+        if heals {
+            self.tell_room();
+        }
         // For its lock, its descriptors and the space it has set aside. What it holds stays on disk.
         if heals && let Err(error) = self.wal_handle.suspend() {
             self.warn(format_args!("The log that failed could not be closed: {error}"));
@@ -326,7 +332,22 @@ impl<'k> WalManager<'k> {
         }
     }
 
+    /// Another log needs as much as all keys take. Where that is not there, an attempt takes minutes to find out.
+    fn tell_room(&mut self) {
+        let Some(Room { space, live }) = self.room() else { return };
+        self.wal_handle.compaction.set_needed(live);
+        if space.free < live && !std::mem::replace(&mut self.has_told_room, true) {
+            let lack = self.log_directory.lack_of_room(live, &space);
+            self.warn(format_args!("The log has failed, and {lack}"));
+        }
+    }
+
     fn try_begin(&mut self, now: Instant) -> Result<(), RecoveryError> {
+        // All that is in the log that was switched off has been deleted. Its room may be needed.
+        let is_empty = || self.keyspace.total_len() == 0 && self.keyspace.code().all().is_empty();
+        if !self.wal_handle.is_on() && self.wal_handle.was_on() && is_empty() {
+            self.log_directory.give_up()?;
+        }
         let path = self.log_directory.begin()?;
         let (disk, options) =
             (Arc::clone(&self.log_directory.disk), self.log_directory.options.wal.clone());
@@ -400,7 +421,7 @@ impl<'k> WalManager<'k> {
     fn close(&mut self) {
         self.keyspace.end_logging();
         self.give_up_pass();
-        (self.retry_at, self.has_told_begin) = (None, false);
+        (self.retry_at, self.has_told_begin, self.has_told_room) = (None, false, false);
         if let Err(error) = self.wal_handle.close() {
             self.warn(format_args!("The log could not be closed: {error}"));
         }
@@ -523,7 +544,7 @@ impl<'k> WalManager<'k> {
             return;
         }
         let Some(Incomplete { path, .. }) = self.incomplete.take() else { return };
-        (self.retry_at, self.has_told_begin) = (None, false);
+        (self.retry_at, self.has_told_begin, self.has_told_room) = (None, false, false);
         self.wal_handle.compaction.set_incomplete(false);
         self.wal_handle.compaction.note_completed();
         self.wal_handle.heal();

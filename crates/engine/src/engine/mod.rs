@@ -14,7 +14,7 @@ mod saves;
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -39,6 +39,12 @@ use host::EngineHost;
 pub use opening::{OpenError, Opening};
 pub use reload::{ReloadError, ReloadOptions};
 
+/// The log warns when so many percent of its disk are used.
+const DISK_STEPS: [u64; 2] = [80, 90];
+
+/// And warns again when it was so many percent below that meanwhile.
+const DISK_STEP_BACK: u64 = 5;
+
 /// The store, with all that keeps its data.
 pub struct Engine {
     /// Directives, as they are now.
@@ -57,6 +63,8 @@ pub struct Engine {
     pub spill: Spill,
     /// The time in which memory was beyond its limit.
     pub excess: Excess,
+    /// The last of [`DISK_STEPS`] that was told.
+    disk_step: AtomicU64,
     /// When memory is given back to the system.
     pub purge: Purge,
     /// Resident memory before there was data, in bytes.
@@ -93,6 +101,7 @@ impl Engine {
             loading: Loading::default(),
             spill,
             excess: Excess::default(),
+            disk_step: AtomicU64::new(0),
             purge: Purge::default(),
             startup_memory: crate::memory::resident_at_start(),
             latency: Mutex::default(),
@@ -227,5 +236,29 @@ impl Engine {
         self.excess.check(&self.keyspace, crate::clock::unix_ms());
         self.purge_memory_if_due();
         self.save_if_due();
+        self.watch_disk();
+    }
+
+    /// Warns when the disk of the log fills up: once at each step.
+    fn watch_disk(&self) {
+        let space = self.durability.wal_handle().and_then(|_| self.durability.disk_space());
+        let Some(space) = space.filter(|space| space.total > 0) else { return };
+        let used = 100 - u128::from(space.free) * 100 / u128::from(space.total);
+        let used = u64::try_from(used).unwrap_or(0);
+        let step = DISK_STEPS.into_iter().rfind(|step| used >= *step).unwrap_or(0);
+        let told = self.disk_step.load(Ordering::Relaxed);
+        if step > told {
+            self.log.warning(format_args!(
+                "The disk of {} is {used} % full: {} MB are free, and writing the log anew, as compaction does, needs about \
+                 {} MB. Make room before it is full: writes are refused then",
+                self.durability.dir().display(),
+                space.free / 1_000_000,
+                self.keyspace.memory().logged().div_ceil(1_000_000)
+            ));
+        }
+        // A step that is reached again and again is told once.
+        if step > told || used + DISK_STEP_BACK < told {
+            self.disk_step.store(step, Ordering::Relaxed);
+        }
     }
 }

@@ -238,6 +238,12 @@ pub(super) const PERSISTENCE: &[Field] = &[
     is("aof_last_write_status", |f| status(f.log().is_some_and(|log| log.write_error.is_some())),
         "`err` while the log cannot be written.")
         .gauge("redis_aof_last_write_status"),
+    maybe("data_disk_total_bytes", |f| Some(f.kernel.durability.disk_space()?.total.into()),
+        "Bytes of the disk with the data directory.")
+        .gauge("tierce_data_disk_total_bytes"),
+    maybe("data_disk_free_bytes", |f| Some(f.kernel.durability.disk_space()?.free.into()),
+        "Bytes that are free on it. The log warns at 80 and 90 % full.")
+        .gauge("tierce_data_disk_free_bytes"),
     is("aof_rewrites", |f| f.compaction().passes.into(), "Compactions since the start.")
         .counter("tierce_compactions_total"),
     always("aof_last_cow_size", "0", "A compaction copies nothing aside.")
