@@ -5,6 +5,7 @@ use futures_util::StreamExt;
 use crate::append::{Outcome, Progress, append};
 use crate::body::{BranchInfo, ClaimInfo, SnapshotInfo, split_batches};
 use crate::error::{Error, Result};
+use crate::fields::hex;
 use crate::group::{Group, read_claim, read_snapshot};
 use crate::payload::pack;
 use crate::pin::Pin;
@@ -12,7 +13,7 @@ use crate::probe::probe;
 use crate::record::{Header, Id, Kind};
 use crate::restore::{check_last, parts, pin_until, records};
 use crate::snapshot::Manifest;
-use crate::span::{Moment, Span, parents, pin_branch, unpin};
+use crate::span::{BRANCH, Moment, Span, parents, pin_branch, unpin};
 use crate::store::Store;
 
 /// What can be restored from a log, newest first.
@@ -75,8 +76,9 @@ pub async fn list(group: &Group) -> Result<History> {
     Ok(History { snapshots, claims, pins, branch })
 }
 
-/// Reads everything from the floor to the end and all snapshots, and of a branch what it needs of its parents, and
-/// checks it. What is read is pinned, if the store lets it be.
+/// Reads everything from the floor to the end and all snapshots, what branches still need below the floor, and of a
+/// branch what it needs of its parents, and checks it. What is read is pinned, if the store lets it be. A branch that
+/// cannot be opened is left out: whether it needs anything is not known.
 ///
 /// # Errors
 ///
@@ -85,7 +87,8 @@ pub async fn verify(group: &Group, report: impl FnMut(Verified)) -> Result<Verif
     if group.end.number == 0 {
         return Ok(Verified::default());
     }
-    let (group, pin) = pin_all(group).await?;
+    let (mut group, pin) = pin_all(group).await?;
+    group.end.floor = lowest_needed(&group).await?;
     let mut verifier = Verifier { done: Verified::default(), report };
     let verified = verifier.all(&group).await;
     if let Some(pin) = pin {
@@ -111,6 +114,28 @@ async fn pin_all(group: &Group) -> Result<(Group, Option<Pin>)> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The lowest number that is needed, by this log or by a branch: nothing is deleted from there on.
+async fn lowest_needed(group: &Group) -> Result<u64> {
+    let mut lowest = group.end.floor;
+    for pin in Pin::list(&group.store).await? {
+        if pin.until == 0 && pin.number < lowest && is_of_branch(&group.store, &pin).await {
+            lowest = pin.number;
+        }
+    }
+    Ok(lowest)
+}
+
+/// Whether a pin is that of a branch which has begun and needs it: one that was given up may have left its own.
+async fn is_of_branch(store: &Store, pin: &Pin) -> bool {
+    let open = async {
+        let url = pin.purpose.strip_prefix(BRANCH)?;
+        let child = Group::open(&store.sibling(url).ok()?).await.ok()?;
+        let info = child.branch().await.ok()??;
+        Some(info.pin == pin.name || pin.name.ends_with(&hex(&child.end.cluster)))
+    };
+    open.await.unwrap_or(false)
 }
 
 struct Verifier<R> {

@@ -15,6 +15,9 @@ use crate::record::{Hash, Id, Kind, log_name};
 use crate::rules::Rule;
 use crate::store::Store;
 
+/// The purpose of the pin of a branch begins so, and goes on with where that is.
+pub(crate) const BRANCH: &str = "branch ";
+
 /// What to restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
@@ -130,7 +133,7 @@ pub(crate) async fn pin_branch(
     url: &str,
     child: Id,
 ) -> Result<(BranchInfo, Vec<(Store, Pin)>)> {
-    let purpose = format!("branch {url}");
+    let purpose = format!("{BRANCH}{url}");
     let (group, span, pin) = pinned(group, moment, 0, &purpose).await?;
     let pin = pin?;
     let info = BranchInfo {

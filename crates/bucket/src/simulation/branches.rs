@@ -400,8 +400,13 @@ fn damage_in_a_parent_is_found_from_the_branch() {
         let child = Group::open(&lab.store(0, "child", None)).await.expect("the child");
         let error = verify(&child, |_| {}).await.expect_err("damage").to_string();
         assert!(error.contains(&log_name(2)), "{error}");
-        // The parent itself does not need it any more.
+        // And from the parent, as long as the branch needs it.
         let log = Group::open(&lab.store(0, "log", None)).await.expect("the log");
+        let error = verify(&log, |_| {}).await.expect_err("damage").to_string();
+        assert!(error.contains(&log_name(2)), "{error}");
+        for pin in list(&log).await.expect("a list").pins {
+            pin.remove(log.store()).await.expect("removed");
+        }
         verify(&log, |_| {}).await.expect("sound from its floor on");
     });
 }
