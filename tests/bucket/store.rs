@@ -111,7 +111,7 @@ fn a_directory_that_goes_away_is_not_made_anew() {
     assert_eq!(contents(&mut server.connect()), expected);
 }
 
-/// What is lost in the bucket is still in the data directory.
+/// Objects that are lost in the bucket are still in the data directory.
 #[test]
 fn a_directory_with_everything_starts_without_a_log_that_has_a_hole() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());

@@ -42,7 +42,7 @@ impl Primary {
         launch().with("replicaof", &format!("{} {}", address.ip(), address.port()))
     }
 
-    /// Whether no replica has connected since the last one.
+    /// True if no replica has connected since the last one.
     pub(super) fn is_left_alone(&self) -> bool {
         self.0.set_nonblocking(true).expect("a socket option");
         self.0.accept().is_err()

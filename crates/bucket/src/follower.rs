@@ -296,7 +296,7 @@ impl Follower {
         })
     }
 
-    /// Whether it is time to look whether pruning has passed by, if nothing is there.
+    /// If nothing is there, it is time now and then to look for pruning that has passed by.
     fn is_floor_due(&self) -> bool {
         let store = &self.group.store;
         let now = store.env.boottime();

@@ -127,7 +127,7 @@ async fn lowest_needed(group: &Group) -> Result<u64> {
     Ok(lowest)
 }
 
-/// Whether a pin is that of a branch which has begun and needs it: one that was given up may have left its own.
+/// True for the pin of a branch that has begun and needs it: one that was given up may have left its own.
 async fn is_of_branch(store: &Store, pin: &Pin) -> bool {
     let open = async {
         let url = pin.purpose.strip_prefix(BRANCH)?;

@@ -481,8 +481,8 @@ async fn wait_for_lease(group: &mut Group, claim: &Claim, mut seen_at: Duration)
     }
 }
 
-/// Whether the store was away for so long that an owner may have missed its time to renew a lease, which is each third of
-/// one. It is alive then, and gets another fence to show that.
+/// True if the store was away for so long that an owner may have missed its time to renew a lease, which is each third
+/// of one. It is alive then, and gets another fence to show that.
 pub(crate) fn is_outage(away: Duration, fence: Option<Duration>) -> bool {
     fence.is_some_and(|fence| away >= fence / 4)
 }

@@ -347,7 +347,7 @@ impl Store {
         .await
     }
 
-    /// Whether the log is in a directory, where nobody but an operator removes objects.
+    /// True for a log in a directory, where nobody but an operator removes objects.
     pub(crate) fn is_directory(&self) -> bool {
         self.directory.is_some()
     }

@@ -383,7 +383,7 @@ impl Caller {
         }
     }
 
-    /// Whether a call may have changed data of which neither a log nor a stream tells. A program says whether it has.
+    /// True if a call may have changed data of which neither a log nor a stream tells. A program says if it has.
     pub fn has_written_unrecorded(&mut self, engine: &Engine, access: Access) -> bool {
         let has_program_written = std::mem::take(&mut self.program_has_written);
         let is_recorded = engine.durability.wal_handle().is_some() || engine.feed.is_followed();

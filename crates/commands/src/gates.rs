@@ -252,7 +252,7 @@ impl Gates {
         refuses | self.is_late | self.paused | self.limited | self.is_congested
     }
 
-    /// Whether writes wait for replicas.
+    /// True if writes wait for replicas.
     #[inline]
     fn look_for_level(&mut self, kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
         self.level = level;
@@ -419,7 +419,7 @@ impl Gates {
     }
 }
 
-/// Whether writes at this level are refused, since there are too few replicas. Without a stream they could not be
+/// True if writes at this level are refused, since there are too few replicas. Without a stream they could not be
 /// confirmed, and are not done at all; in a failover it pauses before the role is seen to change.
 #[inline]
 pub(crate) fn lacks_replicas(kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
@@ -442,8 +442,8 @@ fn is_answered_while_loading(spec: &Spec) -> bool {
     spec.flags.contains(Flags::LOADING) && !sees_keys
 }
 
-/// Whether a command tells of the server and of no data. Monitoring asks such things, and never waits for a level of
-/// durability.
+/// True for a command that tells of the server and of no data. Monitoring asks such things, and never waits for a
+/// level of durability.
 #[must_use]
 pub fn tells_of_server(spec: &Spec) -> bool {
     matches!(spec.group, Group::Connection | Group::Server) && is_answered_while_loading(spec)

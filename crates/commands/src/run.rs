@@ -619,7 +619,7 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// Whether a client's call has changed data.
+    /// True if a client's call has changed data.
     fn has_written(&self, caller: &mut Caller, is_logged: bool, access: Access) -> bool {
         let has_written = caller.has_written_unrecorded(self.kernel, access) || is_logged;
         has_written && !matches!(self.by, Runs::OfPrimary { .. })

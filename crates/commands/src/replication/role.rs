@@ -98,7 +98,7 @@ pub struct Healing {
 }
 
 impl Healing {
-    /// Whether a copy is to be asked for now, which counts as asked for.
+    /// True if a copy is to be asked for now, which counts as asked for.
     pub fn begins(&mut self, now_ms: i64) -> bool {
         if !self.differs || now_ms < self.not_before_ms {
             return false;

@@ -199,7 +199,7 @@ impl Queue {
         self.state == State::Open
     }
 
-    /// Whether changes count for it: also for one that is overrun, whose follower is to have more than these.
+    /// Changes count for it, also if it is overrun: its follower is to have more than these.
     pub(super) fn counts(&self) -> bool {
         self.is_there() && !self.is_paused
     }

@@ -477,7 +477,7 @@ fn unusable(error: tierce_bucket::Error) -> BucketError {
     BucketError::Settings(error.to_string())
 }
 
-/// Where the log is, if there is one.
+/// The place of the log, if there is one.
 fn url(settings: &Settings) -> Option<String> {
     let url = String::from_utf8_lossy(settings.text(BUCKET)).into_owned();
     Some(url).filter(|url| !url.is_empty())

@@ -178,7 +178,7 @@ fn is_copy_due(
         || enough > 0 && waiting.len() as u64 >= enough
 }
 
-/// Whether the stream waits for a bucket that takes nothing: it is away, or waits for its base.
+/// True if the stream waits for a bucket that takes nothing: it is away, or waits for its base.
 fn awaits_bucket(server: &Server) -> bool {
     server.bucket_goes_before_replicas()
         && server.bucket.update(|figures| figures.state != State::Following)

@@ -151,7 +151,7 @@ pub fn import(
 
 struct Import<'a> {
     options: &'a ImportOptions,
-    /// What is imported goes here.
+    /// Imported keys go here.
     keyspace: &'a Keyspace,
     executor: Executor,
     /// The commands since MULTI, with their offsets.
