@@ -223,6 +223,43 @@ fn fields_whose_time_has_come_are_gone() {
     });
 }
 
+#[test]
+fn a_hash_without_live_fields_is_gone_for_all_commands_before_they_are_removed() {
+    let server = launch().with("enable-debug-command", "yes").start();
+    let mut c = server.connect();
+    c.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+    for entries in ["512", "0"] {
+        c.check(&format!("CONFIG SET hash-max-listpack-entries {entries}"), "+OK");
+        for (line, expected) in [
+            ("EXISTS h", ":0"),
+            ("TYPE h", "+none"),
+            ("SCAN 0", r#"["0", []]"#),
+            ("KEYS *", "[]"),
+            ("RANDOMKEY", "nil"),
+            ("DEL h", ":0"),
+            ("PERSIST h", ":0"),
+            ("RENAME h g", "-ERR no such key"),
+            ("SETNX h v", ":1"),
+            ("HSETNX h a 2", ":1"),
+        ] {
+            c.check("HSET h a 1 b 2", ":2");
+            c.check("HPEXPIRE h 1 FIELDS 2 a b", "[:1, :1]");
+            wait_until("the fields expire", || c.ask("HLEN h").int() == 0);
+            c.check(line, expected);
+            c.ask("DEL h");
+        }
+        // A command removes the last one that was left.
+        c.check("HSET h a 1 b 2", ":2");
+        c.check("HPEXPIRE h 1 FIELDS 1 a", "[:1]");
+        wait_until("the field expires", || c.ask("HLEN h").int() == 1);
+        c.check("MULTI", "+OK");
+        c.check("HDEL h b", "+QUEUED");
+        c.check("EXISTS h", "+QUEUED");
+        c.check("DEL h", "+QUEUED");
+        c.check("EXEC", "[:1, :0, :0]");
+    }
+}
+
 /// Small and large, with deadlines and without.
 fn fill(c: &mut Connection) {
     c.check("HSET small name value number 42 empty ''", ":3");

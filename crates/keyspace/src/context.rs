@@ -240,7 +240,10 @@ impl<'a> Context<'a> {
         }
         match why {
             Removal::Expired => self.event_of_itself(Event::Expired, entry.key()),
-            Removal::Emptied => self.event_of_itself(Event::Del, entry.key()),
+            Removal::Emptied => {
+                self.event_of_itself(Event::HExpired, entry.key());
+                self.event_of_itself(Event::Del, entry.key());
+            }
             Removal::Evicted => self.event_of_itself(Event::Evicted, entry.key()),
             // The command says what it was.
             Removal::Deleted | Removal::Moved => {}

@@ -1,8 +1,8 @@
 //! One database in a locked shard: what all types of values have in common.
 //!
 //! Invariants:
-//! - A key is invisible once its deadline has come at this handle's time. It is removed when it is met,
-//!   and counted.
+//! - A key is invisible once its deadline has come at this handle's time, or those of all fields of its hash. It is
+//!   removed when it is met, and counted.
 //! - Every mutation passes [`Context::changed`], and the figures of the shard are right whenever a
 //!   method returns.
 
@@ -378,7 +378,7 @@ impl<'a> Db<'a> {
         // it, so it goes through a pointer.
         // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
         // used since.
-        if unsafe { found.as_mut() }.is_expired(now_ms) {
+        if self.at.keyspace.expiry_of(unsafe { found.as_mut() }, now_ms).is_some() {
             if !self.at.keyspace.is_following() {
                 self.expire(key);
             }
@@ -536,8 +536,8 @@ impl<'a> Db<'a> {
     /// Takes a live key out. One whose deadline has come is removed as well, but not returned.
     fn unlink(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
         let entry = self.unlink_where(key.hash(), |entry| entry.is_key(key.bytes()))?;
-        if entry.is_expired(self.at.now_ms) {
-            self.forget(key.hash(), entry, Removal::Expired);
+        if let Some(expiry) = self.at.keyspace.expiry_of(&entry, self.at.now_ms) {
+            self.forget(key.hash(), entry, expiry);
             return None;
         }
         self.removed(key.hash(), &entry, why);

@@ -261,7 +261,8 @@ impl crate::db::Db<'_> {
             entry.address() == candidate.address && in_scope
         });
         let Some(entry) = entry else { return false };
-        let why = if entry.is_expired(now_ms) { Removal::Expired } else { Removal::Evicted };
+        let expiry = self.at.keyspace.expiry_of(&entry, now_ms);
+        let why = expiry.unwrap_or(Removal::Evicted);
         self.forget(candidate.hash, entry, why);
         true
     }

@@ -51,7 +51,7 @@ impl ShardLocks<'_> {
             loop {
                 position = table.scan(position, &keyspace.hasher, |entry| {
                     visited += 1;
-                    if !entry.is_expired(now_ms) {
+                    if keyspace.expiry_of(entry, now_ms).is_none() {
                         visit(entry);
                     }
                 });
@@ -117,10 +117,12 @@ impl ShardLocks<'_> {
         now_ms: i64,
         mut visit: impl FnMut(&Entry),
     ) -> Result<(), Busy> {
-        for index in 0..self.keyspace().shard_count() {
+        let keyspace = self.keyspace();
+        for index in 0..keyspace.shard_count() {
             self.reach_shard(index)?;
             let table = &self.held(index).shard.db(db).table;
-            table.iter().filter(|entry| !entry.is_expired(now_ms)).for_each(&mut visit);
+            let is_live = |entry: &&Entry| keyspace.expiry_of(entry, now_ms).is_none();
+            table.iter().filter(is_live).for_each(&mut visit);
         }
         self.end_steps();
         Ok(())
@@ -150,11 +152,12 @@ impl ShardLocks<'_> {
         // that another thread removed. Where nothing is removed, it finds a key without a deadline in the end.
         loop {
             let Some(index) = self.random_shard(db, random) else { return Ok(None) };
+            let keyspace = self.keyspace();
             random = mix(random);
             self.reach_shard(index)?;
             if let Some(entry) = self.held(index).shard.db(db).table.sample(random) {
                 let key = entry.key().to_vec();
-                if !entry.is_expired(now_ms) {
+                if keyspace.expiry_of(entry, now_ms).is_none() {
                     return Ok(Some(key));
                 }
                 expired_seen += 1;

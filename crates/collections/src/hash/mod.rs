@@ -243,6 +243,12 @@ impl Hash {
         }
     }
 
+    /// Whether the deadlines of all fields have come. Takes constant time unless those of some have.
+    #[inline]
+    pub fn is_all_due(&self, now_ms: i64) -> bool {
+        self.next_deadline_ms().is_some_and(|at| at <= now_ms) && self.live(now_ms).next().is_none()
+    }
+
     /// The earliest deadline after `now_ms`, which a field really has. This drops the hints it finds out of date,
     /// so that it takes a few steps for each change, and for each field whose deadline has come but that is not
     /// removed yet; at most it looks at all fields.

@@ -206,7 +206,8 @@ impl Db<'_> {
         let mut editor = Editor { value: &mut *value, limits, edits, inverse, changed };
         let result = edit(&mut editor);
         let changed = editor.changed;
-        let is_empty = value.is_empty() && !T::STAYS_EMPTY;
+        let is_gone = value.is_all_due(at.now_ms) && !at.keyspace.is_following();
+        let is_empty = (value.is_empty() || is_gone) && !T::STAYS_EMPTY;
         let after = CollectionAccounting::of(&*value);
         drop(value);
         // Only then, as otherwise the nothing that it is most often would be moved first.
@@ -241,8 +242,9 @@ impl Db<'_> {
                 self.account(key.hash(), before, after);
             }
         }
-        if is_empty && let Some(entry) = self.take(key, Removal::Deleted) {
-            self.discard(entry);
+        if is_empty && let Some(entry) = self.unlink_where(key.hash(), |it| it.is_key(key.bytes()))
+        {
+            self.forget(key.hash(), entry, Removal::Deleted);
         }
         result.map(Some)
     }

@@ -179,6 +179,11 @@ impl Sealed for Hash {
         Hash::next_deadline_ms(self)
     }
 
+    #[inline]
+    fn is_all_due(&self, now_ms: i64) -> bool {
+        Hash::is_all_due(self, now_ms)
+    }
+
     fn encode(&self, edits: &mut Writer<'_>) {
         let has_deadlines = self.next_deadline_ms().is_some();
         edits.begin(if has_deadlines { TIMED_FIELDS } else { FIELDS });

@@ -23,6 +23,7 @@ use crate::db::{Accounting, Db};
 use crate::entry::Entry;
 use crate::event::Event;
 use crate::key::{Key, KeyHash};
+use crate::keyspace::Keyspace;
 use crate::log::pending::Recording;
 use crate::shard::ShardDb;
 use crate::spill::ColdAccounting;
@@ -44,6 +45,26 @@ impl Entry {
     fn field_deadline_of_hash(&self) -> Option<i64> {
         let collection = self.collection()?;
         Hash::of(&collection)?.next_deadline_ms()
+    }
+
+    #[cold]
+    fn is_hash_all_due(&self, now_ms: i64) -> bool {
+        self.collection()
+            .is_some_and(|it| Hash::of(&it).is_some_and(|hash| hash.is_all_due(now_ms)))
+    }
+}
+
+impl Keyspace {
+    /// Why a key is gone by itself, if it is: its deadline has come, or those of all fields of its hash.
+    #[inline]
+    pub(crate) fn expiry_of(&self, entry: &Entry, now_ms: i64) -> Option<Removal> {
+        if entry.is_expired(now_ms) {
+            return Some(Removal::Expired);
+        }
+        let has_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
+        // Another server decides when its fields go, and may change them until then.
+        let is_gone = has_due && !self.is_following() && entry.is_hash_all_due(now_ms);
+        is_gone.then_some(Removal::Emptied)
     }
 }
 
@@ -77,24 +98,17 @@ impl Db<'_> {
         self.arm_fields_again(hash);
     }
 
-    /// When a live field of a key expires, the earliest of them. A hash whose fields are all due is removed, like
-    /// a key whose deadline has come.
+    /// When a live field of a key expires, the earliest of them.
     pub(crate) fn next_expiry_of_fields(&mut self, key: Key<'_>) -> Option<i64> {
         let now_ms = self.at.now_ms;
         let entry = self.find(key)?;
-        let hint_ms = entry.next_field_deadline_ms()?;
+        entry.next_field_deadline_ms()?;
         let before = Accounting::of(entry);
         let mut fields = entry.borrow_collection::<Hash>()?;
         let next_ms = fields.deadline_after(now_ms);
-        let is_gone = hint_ms <= now_ms && fields.live(now_ms).next().is_none();
         drop(fields);
         let after = Accounting::of(entry);
         self.account(key.hash(), before, after);
-        if is_gone {
-            self.at.event_of_itself(Event::HExpired, key.bytes());
-            let emptied = self.unlink_where(key.hash(), |entry| entry.is_key(key.bytes()));
-            emptied.into_iter().for_each(|entry| self.forget(key.hash(), entry, Removal::Emptied));
-        }
         next_ms
     }
 
@@ -180,13 +194,11 @@ fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
         });
         fields.is_empty()
     });
-    if has_changed {
-        at.event_of_itself(Event::HExpired, entry.key());
-    }
     // The deadline that is known of a hash may be that of a field that has gone since.
     if is_empty || !has_changed {
         return is_empty;
     }
+    at.event_of_itself(Event::HExpired, entry.key());
     at.reaped(hash, entry);
     match copied.change(entry, Change::Edited) {
         Change::Edited => recording.into_iter().for_each(Recording::keep),

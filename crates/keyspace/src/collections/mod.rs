@@ -103,6 +103,12 @@ pub(crate) mod sealed {
             None
         }
 
+        /// Whether it is a hash of which the deadlines of all fields have come.
+        #[inline]
+        fn is_all_due(&self, _now_ms: i64) -> bool {
+            false
+        }
+
         /// What a list has noted for a checkpoint that goes through it; see
         /// [`List::noted_prefix`](tierce_collections::List::noted_prefix).
         fn noted_prefix(&self) -> Option<(u64, usize)> {
