@@ -17,6 +17,43 @@ fn check_all(both: &Both, cases: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_meta_set_tells_the_size_and_makes_what_it_appends_to() {
+    let both = start();
+    check_all(
+        &both,
+        &[
+            (
+                "ms k 3 s\r\nabc\r\nms k 2 MA s k\r\nde\r\nmg k s v\r\n",
+                "HD s3\r\nHD s5 kk\r\nVA 5 s5\r\nabcde\r\n",
+            ),
+            ("ms n 2 MA\r\nab\r\n", "NS\r\n"),
+            (
+                "ms n 2 MA N100 F7 s\r\nab\r\nms n 1 MP N5\r\nx\r\nmg n v f t\r\n",
+                "HD s2\r\nHD\r\nVA 3 f7 t100\r\nxab\r\n",
+            ),
+            ("ms p 2 MP N0 C77\r\nab\r\nmg p v t\r\n", "HD\r\nVA 2 t-1\r\nab\r\n"),
+        ],
+    );
+}
+
+/// Else a replica would be told to do what it cannot.
+#[test]
+fn only_strings_are_invalidated() {
+    let both = with(launch());
+    let mut redis = both.server.connect();
+    redis.check("HSET h a 1", ":1");
+    redis.check("RPUSH l a", ":1");
+    for key in ["h", "l"] {
+        both.check(
+            format!("md {key} I T30\r\n").as_bytes(),
+            b"SERVER_ERROR the key holds no string\r\n",
+        );
+        redis.check(&format!("TTL {key}"), ":-1");
+    }
+    both.check(b"md h\r\n", b"HD\r\n");
+}
+
+#[test]
 fn a_password_that_nobody_asks_for_does_not_matter() {
     let both = start();
     // Clients with a password in their settings ask for mechanisms or just send it, and go on.

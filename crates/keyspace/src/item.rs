@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::change::Change;
 use crate::db::Db;
 use crate::entry::{Attributes, Content, Entry, Marks};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::key::Key;
 use crate::string::{Expiry, NewString};
@@ -379,10 +379,11 @@ impl Db<'_> {
     }
 
     /// Changes what readers and invalidations have left on an item. That is no mutation, but the log has
-    /// it; `false` if there is no such key.
+    /// it; `false` if the key holds no string.
     pub fn mark(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Marks)) -> bool {
         let at = self.at;
-        let Some(before) = self.find(key).map(|entry| entry.marks()) else { return false };
+        let item = self.find(key).filter(|entry| entry.value_type() == ValueType::String);
+        let Some(before) = item.map(|entry| entry.marks()) else { return false };
         let mut marks = before;
         edit(&mut marks);
         self.annotate(key, |attributes| attributes.marks = marks);
@@ -403,7 +404,7 @@ impl Db<'_> {
             return false;
         }
         if marks.stale && !entry.marks().stale {
-            self.make_stale(key);
+            _ = self.make_stale(key);
         }
         self.note(key, flags, marks)
     }
@@ -429,17 +430,24 @@ impl Db<'_> {
 
     /// Marks an item as out of date and gives it a new version, so that no client stores by an old one;
     /// `false` if there is no such key.
-    pub fn make_stale(&mut self, key: Key<'_>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`]: only strings are items.
+    pub fn make_stale(&mut self, key: Key<'_>) -> Result<bool> {
         let make_stale = |entry: &mut Entry| {
+            if entry.value_type() != ValueType::String {
+                return Err(Error::WrongType);
+            }
             let marks = Marks { stale: true, won: false, ..entry.attributes().marks };
             entry.set_attributes(Attributes { marks, ..entry.attributes() });
             Ok(())
         };
-        let is_done = self.modify(key, Change::Marked, make_stale) == Ok(Some(()));
+        let is_done = self.modify(key, Change::Marked, make_stale)?.is_some();
         if is_done {
             self.event(Event::Stale, key);
         }
-        is_done
+        Ok(is_done)
     }
 
     fn prepend(&mut self, key: Key<'_>, prefix: &[u8]) -> Result<()> {

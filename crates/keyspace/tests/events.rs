@@ -199,7 +199,7 @@ fn what_memcached_does_has_the_names_of_redis() {
     db.extend(key, b"x", End::Back, None, 100).unwrap();
     db.extend(key, b"x", End::Front, None, 100).unwrap();
     db.adjust(key, Adjust::Up(1), None).unwrap();
-    assert!(db.make_stale(key));
+    assert_eq!(db.make_stale(key), Ok(true));
     drop(locks);
     let names = heard.take();
     let names: Vec<&str> = names.iter().filter_map(|line| line.split(' ').nth(1)).collect();

@@ -118,7 +118,7 @@ fn run_edit(db: &mut Db<'_>, key: Key<'_>, edit: &Edit, now_ms: i64) -> Result<(
         }
         Edit::MarkStale => match db.string(key) {
             Ok(Some(_)) => {
-                db.make_stale(key);
+                _ = db.make_stale(key);
                 Ok(())
             }
             other => other.map(drop),

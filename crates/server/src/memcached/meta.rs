@@ -15,7 +15,7 @@ use tierce_wire::memcached::text::{self, Reply};
 
 use super::counters::Count;
 use super::expiry::{self, seconds_left};
-use super::run::{Run, Store};
+use super::run::{Refusal, Run, Store};
 use super::stats::SLAB_CLASS;
 use crate::front_ends::write_value;
 
@@ -173,7 +173,7 @@ impl Run<'_, '_> {
         let store = Store { key, value, flags, exptime, condition };
         let stored = match end {
             // Here 0 is no version.
-            Some(end) => self.extend(key, value, end, compare.filter(|&version| version != 0)),
+            Some(end) => self.extend_or_vivify(&store, end, options),
             None => self.store(&store),
         };
         let status = match stored {
@@ -195,13 +195,35 @@ impl Run<'_, '_> {
             _ => 0,
         };
         self.write(status);
+        let has_size = status == "HD" && request.flags().any(|(letter, _)| letter == b's');
+        let size = has_size.then(|| self.open(key).summary(key, VersionFor::None)).flatten();
+        let size = size.map_or(value.len(), |stored| stored.len);
         for (letter, token) in request.flags() {
-            if b"Okc".contains(&letter) {
-                let told = Told { version, ..Told::default() };
+            if b"Okcs".contains(&letter) {
+                let told = Told { version, size, ..Told::default() };
                 write_flag(letter, token, request, &told, self.stages.now_ms, self.output.buffer());
             }
         }
         self.write("\r\n");
+    }
+
+    /// Extends a value. With the flag `N`, one that is missing is made, and lives as long as that says.
+    fn extend_or_vivify(
+        &mut self,
+        store: &Store<'_>,
+        end: End,
+        options: &Options,
+    ) -> Result<Stored, Refusal> {
+        // Here 0 is no version.
+        let compare = options.compare.filter(|&version| version != 0);
+        let stored = self.extend(store.key, store.value, end, compare);
+        match (stored, options.vivify) {
+            (Ok(Stored::Absent), Some(exptime)) => {
+                self.counters.take_back(Count::Unstored);
+                self.store(&Store { exptime, condition: Condition::Always, ..*store })
+            }
+            (stored, _) => stored,
+        }
     }
 
     /// Stores a value whose version is older than that of the present one, marked as out of date:
@@ -232,7 +254,10 @@ impl Run<'_, '_> {
     fn meta_delete(&mut self, request: &Request<'_>, key: Key<'_>) {
         let options = &request.options;
         let status = if options.invalidate {
-            self.invalidate(key, options)
+            match self.invalidate(key, options) {
+                Ok(status) => status,
+                Err(refusal) => return self.refused(Reply::Wanted, refusal),
+            }
         } else {
             match self.delete(key, options.compare) {
                 Stored::Done => "HD",
@@ -248,17 +273,17 @@ impl Run<'_, '_> {
         }
     }
 
-    fn invalidate(&mut self, key: Key<'_>, options: &Options) -> &'static str {
+    fn invalidate(&mut self, key: Key<'_>, options: &Options) -> Result<&'static str, Refusal> {
         let mut db = self.open(key);
         if let Some(version) = options.compare
             && db.peek(key).is_some()
             && db.version(key, VersionFor::Comparison) != version
         {
-            return "EX";
+            return Ok("EX");
         }
-        if !db.make_stale(key) {
+        if !db.make_stale(key)? {
             self.counters.add(Count::DeleteMisses, 1);
-            return "NF";
+            return Ok("NF");
         }
         if let Some(given) = options.given {
             db.set_version(key, given);
@@ -266,7 +291,7 @@ impl Run<'_, '_> {
         if let Some(ttl) = options.ttl {
             expiry::touch(&mut db, key, ttl);
         }
-        "HD"
+        Ok("HD")
     }
 
     fn meta_arithmetic(&mut self, request: &Request<'_>, key: Key<'_>) {
