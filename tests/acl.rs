@@ -678,6 +678,31 @@ fn a_password_does_not_stay_on_the_command_line() {
 
 /// Users in memory and in the file are the same after both, whatever comes first.
 #[test]
+#[test]
+fn many_connections_guess_no_faster_than_one_and_keep_nobody_out() {
+    let server = launch().with("requirepass", "secret").start();
+    let mut admin = server.connect();
+    admin.check("AUTH secret", "+OK");
+    admin.check("ACL SETUSER alice on >pw", "+OK");
+    admin.check("ACL SETUSER bob on >pw", "+OK");
+    let mut guessers: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for _ in 0..12 {
+        guessers[0].check("AUTH alice hunter2", WRONG);
+    }
+    guessers.iter_mut().for_each(|guesser| guesser.send(encode(&["AUTH", "alice", "hunter2"])));
+    let login = |words: &str| {
+        let reply = server.connect().ask(words).to_string();
+        assert!(!reply.starts_with('-'), "{words}: {reply}");
+    };
+    // A user who is known at this address, and one who is not.
+    login("AUTH secret");
+    login("AUTH bob pw");
+    guessers.retain_mut(|guesser| guesser.is_silent_for(Duration::from_millis(1)));
+    assert!(guessers.len() > 30);
+    // The one whose password they guess.
+    login("HELLO 2 SETNAME auth AUTH alice pw");
+}
+
 fn users_are_loaded_and_saved_one_after_the_other() {
     const ROUNDS: usize = 100;
     let dir = TempDir::new();

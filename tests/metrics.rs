@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use tierce_harness::{Both, Server, tls_config, tls_stream, wait_until};
@@ -100,6 +101,26 @@ fn a_token_is_for_metrics_alone() {
     assert_eq!(status(&get(&http, "/metrics", &bearer(""))), "401");
     let log = c.ask("SLOWLOG GET").to_string();
     assert!(!log.contains("scraper"), "{log}");
+}
+
+#[test]
+fn a_token_is_guessed_no_faster_than_a_password() {
+    let launch = launch().with("requirepass", "secret").with("http-metrics-token", "scraper");
+    let http = Both::start(launch, "http-port");
+    for _ in 0..12 {
+        assert_eq!(status(&get(&http, "/metrics", "Authorization: Bearer wrong\r\n")), "401");
+    }
+    // The right one as well is looked at later.
+    let mut stream = http.connect();
+    let request =
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer scraper\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("sent");
+    stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a socket");
+    assert!(stream.read(&mut [0]).is_err(), "it waits");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 #[test]

@@ -267,13 +267,22 @@ pub fn time_of_effect(name: &str) -> i64 {
     }
 }
 
-/// Whether a call says who the client is.
+/// The user that the client says it is by a call, its name included.
 #[must_use]
-pub fn authenticates(command: &Command, args: Args<'_>) -> bool {
+pub fn named_user<'a>(command: &Command, args: Args<'a>) -> Option<&'a [u8]> {
     match command.spec.name {
-        "auth" => true,
-        "hello" => args.iter().any(|arg| arg.eq_ignore_ascii_case(b"auth")),
-        _ => false,
+        "auth" if args.len() == 2 => Some(acl::DEFAULT),
+        "auth" => args.get(1),
+        "hello" => {
+            let (mut user, mut options) = (None, Rest::new(args.from(2)).iter());
+            while let (Some(option), Some(value)) = (options.next(), options.next()) {
+                if option.eq_ignore_ascii_case(b"auth") {
+                    (user, _) = (Some(value), options.next());
+                }
+            }
+            user
+        }
+        _ => None,
     }
 }
 

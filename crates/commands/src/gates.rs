@@ -8,8 +8,6 @@
 //! Requests of other protocols pass [`Gates::admit`]: the same gates, except for what they have of their own,
 //! such as passwords.
 
-use std::sync::Arc;
-
 use tierce_engine::feed::Reader;
 use tierce_keyspace::{Busy, ShardLocks};
 use tierce_wire::resp::Args;
@@ -32,7 +30,7 @@ pub enum Cause {
         /// When it ends.
         until_ms: i64,
     },
-    /// Too many wrong passwords from the same address: an attempt waits until this time.
+    /// Too many wrong passwords: an attempt waits until this time.
     Guesses {
         /// When it goes on.
         until_ms: i64,
@@ -304,10 +302,11 @@ impl Gates {
         }
         let spec = command.spec;
         // One that is queued is refused by EXEC if it would have to wait.
-        if execute::authenticates(command, args) && !caller.is_in_transaction() {
-            let client = Arc::clone(&caller.client);
-            let (guesses, attempt) = (&kernel.acl.guesses, &mut caller.attempt);
-            if let Some(until_ms) = attempt.waits_until(guesses, client.host(), self.now_ms) {
+        if let Some(user) = execute::named_user(command, args)
+            && !caller.is_in_transaction()
+        {
+            let (guesses, host) = (&kernel.acl.guesses, caller.client.host());
+            if let Some(until_ms) = caller.attempt.waits_until(guesses, host, user, self.now_ms) {
                 return Verdict::Held(Cause::Guesses { until_ms });
             }
         }

@@ -553,9 +553,10 @@ impl Kernel {
         let stand_in = self.acl.users.default_user();
         let is_right = user.as_ref().unwrap_or(&stand_in).accepts(password);
         if let Some(user) = user.filter(|_| is_right) {
+            self.acl.guesses.note_right(client.host(), name, now_ms);
             return Some(Rights::of(user, &self.acl.users));
         }
-        if let Some(count) = self.acl.guesses.note_wrong(client.host(), now_ms) {
+        if let Some(count) = self.acl.guesses.note_wrong(client.host(), name, now_ms) {
             let (addr, name) = (&client.addr, name.escape_ascii());
             self.log.warning(format_args!(
                 "{addr} gave a wrong user name or password, for user '{name}' ({count} since the last such line)"

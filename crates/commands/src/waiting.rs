@@ -59,7 +59,7 @@ enum Wait {
 pub enum Obstacle {
     /// `CLIENT PAUSE`.
     Pause,
-    /// Many wrong passwords came from the same address.
+    /// Many wrong passwords came from the same address or for the same user.
     Guesses,
     /// Memory is short, and room is being made.
     Memory,

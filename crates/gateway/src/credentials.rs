@@ -14,34 +14,53 @@ use tokio::time::sleep;
 use crate::failure::Failure;
 
 /// A name and a password.
-struct Credentials {
+pub(crate) struct Credentials {
     user: Vec<u8>,
     password: Vec<u8>,
 }
 
-/// The rights of the user that a request names, or of the default user if there is no password. After many wrong
-/// passwords from its address it waits, as AUTH does.
+/// The rights of the user that a request names, or of the default user if there is no password.
 pub(crate) async fn identify(
     kernel: &Kernel,
     client: &Client,
     headers: &HeaderMap,
 ) -> Result<Rights, Failure> {
-    let Some(credentials) = Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())?
-    else {
+    let credentials = present(kernel, client, headers).await?;
+    check(kernel, client, credentials)
+}
+
+/// The credentials of a request, once they may be looked at: after many wrong passwords they wait, as AUTH does.
+pub(crate) async fn present(
+    kernel: &Kernel,
+    client: &Client,
+    headers: &HeaderMap,
+) -> Result<Option<Credentials>, Failure> {
+    let credentials = Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())?;
+    let Some(Credentials { user, .. }) = &credentials else { return Ok(None) };
+    let mut attempt = Attempt::default();
+    let mut now_ms = clock::unix_ms();
+    while let Some(until_ms) = attempt.waits_until(&kernel.acl.guesses, client.host(), user, now_ms)
+    {
+        sleep(Duration::from_millis((until_ms - now_ms).max(1) as u64)).await;
+        now_ms = clock::unix_ms();
+    }
+    Ok(credentials)
+}
+
+/// The rights that credentials give, or those of the default user if there is no password.
+pub(crate) fn check(
+    kernel: &Kernel,
+    client: &Client,
+    credentials: Option<Credentials>,
+) -> Result<Rights, Failure> {
+    let Some(Credentials { user, password }) = credentials else {
         if kernel.is_open() {
             return Ok(Rights::of_default_user(&kernel.acl.users));
         }
         let text = "NOAUTH Authentication required.";
         return Err(Failure::closing(StatusCode::UNAUTHORIZED, text));
     };
-    let mut attempt = Attempt::default();
-    let mut now_ms = clock::unix_ms();
-    while let Some(until_ms) = attempt.waits_until(&kernel.acl.guesses, client.host(), now_ms) {
-        sleep(Duration::from_millis((until_ms - now_ms).max(1) as u64)).await;
-        now_ms = clock::unix_ms();
-    }
-    let Credentials { user, password } = credentials;
-    kernel.authenticate(client, &user, &password, now_ms).ok_or_else(|| {
+    kernel.authenticate(client, &user, &password, clock::unix_ms()).ok_or_else(|| {
         kernel.log_wrong_password(client, "http", b"http", &user, acl::Origin::TopLevel);
         let text = "WRONGPASS invalid username-password pair or user is disabled.";
         Failure::closing(StatusCode::UNAUTHORIZED, text)

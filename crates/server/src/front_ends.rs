@@ -83,7 +83,7 @@ pub trait Runner<'a, 'k> {
     }
 
     /// Until when a request that says who the client is waits, if it has to.
-    fn attempt_waits(&mut self) -> Option<i64> {
+    fn attempt_waits(&mut self, _request: &Self::Request) -> Option<i64> {
         None
     }
 
@@ -342,7 +342,7 @@ fn lead_one<'a, 'k: 'a, R: Runner<'a, 'k>>(
         Passage::Open => {}
         Passage::Gated | Passage::Unauthenticated => {
             if runner.authenticates(request)
-                && let Some(until_ms) = runner.attempt_waits()
+                && let Some(until_ms) = runner.attempt_waits(request)
             {
                 return Err(Stop::Held(Cause::Guesses { until_ms }));
             }

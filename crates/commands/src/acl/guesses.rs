@@ -1,14 +1,20 @@
 //! Slows down password guessing.
 //!
-//! An address has some wrong passwords free. From then on each attempt from there is delayed, longer with each further
-//! wrong password, up to [`DELAY_MS_MAX`]. Its connection waits, but no thread does. An attempt is delayed once, so an
-//! honest client at the same address gets in after that time, however many others guess.
+//! Attempts from one address queue in a lane, and so do attempts as one user, from wherever. A lane has some wrong
+//! passwords free. From then on it lets one attempt pass after the other, with a delay in between that grows with each
+//! further wrong password, up to [`DELAY_MS_MAX`]. So many connections guess no faster than one. Connections wait, but
+//! no thread does.
+//!
+//! Honest clients are not held up by their neighbours: once a user has authenticated from an address, the two have a
+//! lane of their own, and are in no other. In a lane the newest attempt goes first, since those that guess wait already.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::Ipv6Addr;
 
 use parking_lot::Mutex;
 
-/// Wrong passwords of an address that cost nothing.
+/// Wrong passwords in a lane that cost nothing.
 const FREE: u32 = 8;
 
 /// The first delay; it doubles from one wrong password to the next.
@@ -17,11 +23,14 @@ const DELAY_MS_MIN: i64 = 50;
 /// The longest delay.
 const DELAY_MS_MAX: i64 = 1_000;
 
-/// An address that stays without wrong passwords for so long begins anew.
+/// A lane that stays without wrong passwords for so long begins anew.
 const FORGOTTEN_AFTER_MS: i64 = 60_000;
 
-/// Addresses that are remembered. Of more, the one goes that guessed the longest ago.
-const ADDRESSES_MAX: usize = 4_096;
+/// For so long a lane is kept for the newest attempt, whose client may be gone.
+const GRACE_MS: i64 = 20;
+
+/// Lanes of each kind that are remembered. Of more, the one goes that was used the longest ago.
+const LANES_MAX: usize = 4_096;
 
 /// A warning is logged at most this often, with the number of wrong passwords since the one before.
 const WARNED_EVERY_MS: i64 = 1_000;
@@ -33,75 +42,120 @@ pub struct Guesses(Mutex<State>);
 /// The attempt of a connection to authenticate, which may have to wait.
 #[derive(Default)]
 pub struct Attempt {
-    /// When it may go on; 0 if no attempt waits.
-    at_ms: i64,
+    /// Its number, higher than that of all before; 0 if no attempt waits.
+    number: u64,
 }
 
 impl Attempt {
-    /// Until when the next attempt from an address waits, if it has to. It is to be asked again then, and has not to
-    /// wait any more.
-    pub fn waits_until(&mut self, guesses: &Guesses, address: &str, now_ms: i64) -> Option<i64> {
-        if self.at_ms == 0 {
-            let delay_ms = guesses.delay_ms(address, now_ms);
-            self.at_ms = if delay_ms > 0 { now_ms + delay_ms } else { 0 };
+    /// Until when an attempt to be `user` waits, if it has to. It is to be asked again then.
+    pub fn waits_until(
+        &mut self,
+        guesses: &Guesses,
+        address: &str,
+        user: &[u8],
+        now_ms: i64,
+    ) -> Option<i64> {
+        let state = &mut *guesses.0.lock();
+        if self.number == 0 {
+            state.attempts += 1;
+            self.number = state.attempts;
         }
-        if self.at_ms > now_ms {
-            return Some(self.at_ms);
+        let mut until_ms = 0;
+        state.each_lane(address, user, |lane| {
+            until_ms = until_ms.max(lane.admits_ms(self.number, now_ms));
+        });
+        if until_ms > now_ms {
+            return Some(until_ms);
         }
-        self.at_ms = 0;
+        state.each_lane(address, user, |lane| lane.close(now_ms));
+        self.number = 0;
         None
     }
 }
 
 #[derive(Default)]
 struct State {
-    by_address: HashMap<String, Guesser>,
+    /// Seeded, so that no client can choose names that share a lane.
+    hasher: RandomState,
+    /// Those of addresses and of users.
+    lanes: HashMap<u64, Lane>,
+    /// Those of users at addresses from where they have authenticated.
+    known: HashMap<u64, Lane>,
+    /// The number of the newest attempt.
+    attempts: u64,
     /// When a warning was logged last.
     warned_ms: Option<i64>,
     /// Wrong passwords since then.
     unwarned: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Guesser {
+#[derive(Clone, Copy, Default)]
+struct Lane {
     wrong: u32,
-    last_ms: i64,
+    /// The time of the last wrong password.
+    wrong_ms: i64,
+    /// The time of the last attempt that passed or failed.
+    used_ms: i64,
+    /// When the next attempt may pass.
+    opens_ms: i64,
+    /// The newest attempt that waits, or 0.
+    newest: u64,
 }
 
-impl Guesser {
-    fn is_forgotten(&self, now_ms: i64) -> bool {
-        now_ms - self.last_ms >= FORGOTTEN_AFTER_MS
-    }
-}
-
-impl Guesses {
-    /// How long an attempt from an address waits before it is looked at, in milliseconds.
-    #[must_use]
-    pub fn delay_ms(&self, address: &str, now_ms: i64) -> i64 {
-        let state = self.0.lock();
-        let guesser = state.by_address.get(address).filter(|guesser| !guesser.is_forgotten(now_ms));
-        let beyond = guesser.map_or(0, |guesser| guesser.wrong.saturating_sub(FREE));
-        match beyond {
+impl Lane {
+    fn delay_ms(&self, now_ms: i64) -> i64 {
+        match self.wrong.saturating_sub(FREE) {
             0 => 0,
+            _ if now_ms - self.wrong_ms >= FORGOTTEN_AFTER_MS => 0,
             beyond => (DELAY_MS_MIN << (beyond - 1).min(10)).min(DELAY_MS_MAX),
         }
     }
 
-    /// An attempt from an address has failed. How many have since the last warning, if it is time for another one.
-    pub fn note_wrong(&self, address: &str, now_ms: i64) -> Option<u64> {
+    fn admits_ms(&mut self, attempt: u64, now_ms: i64) -> i64 {
+        if self.delay_ms(now_ms) == 0 {
+            return 0;
+        }
+        self.newest = self.newest.max(attempt);
+        if self.newest == attempt { self.opens_ms } else { self.opens_ms + GRACE_MS }
+    }
+
+    /// An attempt has passed.
+    fn close(&mut self, now_ms: i64) {
+        self.opens_ms = now_ms + self.delay_ms(now_ms);
+        self.newest = 0;
+        self.used_ms = now_ms;
+    }
+
+    fn note_wrong(&mut self, now_ms: i64) {
+        if now_ms - self.wrong_ms >= FORGOTTEN_AFTER_MS {
+            self.wrong = 0;
+        }
+        self.wrong = self.wrong.saturating_add(1);
+        (self.wrong_ms, self.used_ms) = (now_ms, now_ms);
+        self.opens_ms = now_ms + self.delay_ms(now_ms);
+    }
+}
+
+impl Guesses {
+    /// How far apart attempts from an address to be `user` are, in milliseconds.
+    #[must_use]
+    pub fn delay_ms(&self, address: &str, user: &[u8], now_ms: i64) -> i64 {
+        let mut delay_ms = 0;
+        self.0
+            .lock()
+            .each_lane(address, user, |lane| delay_ms = delay_ms.max(lane.delay_ms(now_ms)));
+        delay_ms
+    }
+
+    /// An attempt has failed. How many have since the last warning, if it is time for another one.
+    pub fn note_wrong(&self, address: &str, user: &[u8], now_ms: i64) -> Option<u64> {
         let state = &mut *self.0.lock();
-        if state.by_address.len() >= ADDRESSES_MAX && !state.by_address.contains_key(address) {
-            state.make_room(now_ms);
+        if !state.known.contains_key(&state.pair(address, user)) {
+            for key in state.keys(address, user) {
+                enter(&mut state.lanes, key);
+            }
         }
-        let guesser = state
-            .by_address
-            .entry(address.to_owned())
-            .or_insert(Guesser { wrong: 0, last_ms: now_ms });
-        if guesser.is_forgotten(now_ms) {
-            guesser.wrong = 0;
-        }
-        guesser.wrong = guesser.wrong.saturating_add(1);
-        guesser.last_ms = now_ms;
+        state.each_lane(address, user, |lane| lane.note_wrong(now_ms));
         state.unwarned += 1;
         if state.warned_ms.is_some_and(|at| now_ms - at < WARNED_EVERY_MS) {
             return None;
@@ -109,72 +163,147 @@ impl Guesses {
         state.warned_ms = Some(now_ms);
         Some(std::mem::take(&mut state.unwarned))
     }
+
+    /// An attempt has succeeded.
+    pub fn note_right(&self, address: &str, user: &[u8], now_ms: i64) {
+        let state = &mut *self.0.lock();
+        let pair = state.pair(address, user);
+        let lane = enter(&mut state.known, pair);
+        // Many honest clients come one after the other, without a delay.
+        (lane.opens_ms, lane.used_ms) = (now_ms, now_ms);
+    }
 }
 
 impl State {
-    fn make_room(&mut self, now_ms: i64) {
-        self.by_address.retain(|_, guesser| !guesser.is_forgotten(now_ms));
-        if self.by_address.len() < ADDRESSES_MAX {
-            return;
+    /// The lanes that attempts from an address to be `user` are in, as far as they exist.
+    fn each_lane(&mut self, address: &str, user: &[u8], mut visit: impl FnMut(&mut Lane)) {
+        let pair = self.pair(address, user);
+        if let Some(lane) = self.known.get_mut(&pair) {
+            return visit(lane);
         }
-        let oldest = self.by_address.iter().min_by_key(|(_, guesser)| guesser.last_ms);
-        if let Some(address) = oldest.map(|(address, _)| address.clone()) {
-            self.by_address.remove(&address);
+        for key in self.keys(address, user) {
+            self.lanes.get_mut(&key).into_iter().for_each(&mut visit);
         }
     }
+
+    fn pair(&self, address: &str, user: &[u8]) -> u64 {
+        self.hasher.hash_one((network(address), user))
+    }
+
+    fn keys(&self, address: &str, user: &[u8]) -> [u64; 2] {
+        [self.hasher.hash_one(network(address)), self.hasher.hash_one(user)]
+    }
+}
+
+/// What counts as one address: of IPv6 a network, because one machine usually owns all addresses of it.
+fn network(address: &str) -> Result<[u16; 4], &str> {
+    let ipv6 = address.trim_matches(['[', ']']).parse::<Ipv6Addr>().ok();
+    let ipv6 = ipv6.filter(|ipv6| ipv6.to_ipv4_mapped().is_none());
+    let [a, b, c, d, ..] = ipv6.ok_or(address)?.segments();
+    Ok([a, b, c, d])
+}
+
+/// The lane with this key, which is made if there is none.
+fn enter(lanes: &mut HashMap<u64, Lane>, key: u64) -> &mut Lane {
+    if lanes.len() >= LANES_MAX && !lanes.contains_key(&key) {
+        let oldest = lanes.iter().min_by_key(|(_, lane)| lane.used_ms).map(|(&key, _)| key);
+        oldest.map(|key| lanes.remove(&key));
+    }
+    lanes.entry(key).or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn fail(guesses: &Guesses, times: u32, address: &str, user: &[u8]) {
+        (0..times).for_each(|_| {
+            guesses.note_wrong(address, user, 1);
+        });
+    }
+
     #[test]
     fn delays_grow_up_to_a_bound_and_end() {
         let guesses = Guesses::default();
         let delays: Vec<_> = (0..16)
             .map(|now_ms| {
-                guesses.note_wrong("a", now_ms);
-                guesses.delay_ms("a", now_ms)
+                guesses.note_wrong("a", b"u", now_ms);
+                guesses.delay_ms("a", b"u", now_ms)
             })
             .collect();
         assert_eq!(delays, [0, 0, 0, 0, 0, 0, 0, 0, 50, 100, 200, 400, 800, 1000, 1000, 1000]);
-        assert_eq!(guesses.delay_ms("b", 16), 0);
-        assert_eq!(guesses.delay_ms("a", 15 + FORGOTTEN_AFTER_MS), 0);
-        guesses.note_wrong("a", 15 + FORGOTTEN_AFTER_MS);
-        assert_eq!(guesses.delay_ms("a", 15 + FORGOTTEN_AFTER_MS), 0);
+        let delays = |now_ms| {
+            [("a", "v"), ("b", "u"), ("b", "v")]
+                .map(|(address, user)| guesses.delay_ms(address, user.as_bytes(), now_ms))
+        };
+        assert_eq!(delays(16), [1000, 1000, 0]);
+        assert_eq!(delays(15 + FORGOTTEN_AFTER_MS), [0, 0, 0]);
+        guesses.note_wrong("a", b"u", 15 + FORGOTTEN_AFTER_MS);
+        assert_eq!(delays(15 + FORGOTTEN_AFTER_MS), [0, 0, 0]);
     }
 
     #[test]
-    fn an_attempt_waits_once() {
-        let (guesses, mut attempt) = (Guesses::default(), Attempt::default());
-        assert_eq!(attempt.waits_until(&guesses, "a", 1), None);
-        for _ in 0..=FREE {
-            guesses.note_wrong("a", 1);
-        }
-        assert_eq!(attempt.waits_until(&guesses, "a", 1), Some(1 + DELAY_MS_MIN));
-        // Another connection guesses on.
-        guesses.note_wrong("a", 2);
-        assert_eq!(attempt.waits_until(&guesses, "a", DELAY_MS_MIN), Some(1 + DELAY_MS_MIN));
-        assert_eq!(attempt.waits_until(&guesses, "a", 1 + DELAY_MS_MIN), None);
-        assert_eq!(attempt.waits_until(&guesses, "a", 60), Some(60 + 2 * DELAY_MS_MIN));
+    fn attempts_of_many_connections_pass_one_by_one_and_the_newest_first() {
+        let guesses = Guesses::default();
+        let mut attempts: [Attempt; 3] = Default::default();
+        let mut ask = |index: usize, now_ms| {
+            attempts[index].waits_until(&guesses, "a", b"u", now_ms).map(|until| until - now_ms)
+        };
+        assert_eq!((ask(0, 1), ask(1, 1)), (None, None));
+        fail(&guesses, FREE + 1, "a", b"u");
+        assert_eq!(ask(0, 1), Some(DELAY_MS_MIN));
+        assert_eq!(ask(1, 1), Some(DELAY_MS_MIN));
+        assert_eq!(ask(0, 51), Some(GRACE_MS));
+        assert_eq!(ask(1, 51), None);
+        assert_eq!(ask(2, 51), Some(DELAY_MS_MIN));
+        // The newest one is gone.
+        assert_eq!(ask(0, 101), Some(GRACE_MS));
+        assert_eq!(ask(0, 121), None);
+    }
+
+    #[test]
+    fn a_user_who_is_known_at_an_address_does_not_wait_for_others() {
+        let guesses = Guesses::default();
+        guesses.note_right("a", b"u", 1);
+        fail(&guesses, 20, "a", b"v");
+        fail(&guesses, 20, "b", b"u");
+        assert_eq!(guesses.delay_ms("a", b"u", 1), 0);
+        assert_eq!(guesses.delay_ms("c", b"u", 1), DELAY_MS_MAX);
+        // It may be guessed there as well.
+        fail(&guesses, 20, "a", b"u");
+        assert_eq!(guesses.delay_ms("a", b"u", 1), DELAY_MS_MAX);
+        guesses.note_right("a", b"u", 1);
+        assert_eq!(Attempt::default().waits_until(&guesses, "a", b"u", 1), None);
+        assert_eq!(Attempt::default().waits_until(&guesses, "a", b"u", 1), Some(1 + DELAY_MS_MAX));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let guesses = Guesses::default();
+        fail(&guesses, 20, "[2001:db8::1]", b"u");
+        assert_eq!(guesses.delay_ms("[2001:db8::ffff]", b"v", 1), DELAY_MS_MAX);
+        assert_eq!(guesses.delay_ms("[2001:db8:0:1::1]", b"v", 1), 0);
+        assert_ne!(network("[::ffff:10.0.0.1]"), network("[::ffff:10.0.0.2]"));
     }
 
     #[test]
     fn warnings_are_few_and_count_the_rest() {
         let guesses = Guesses::default();
         let warned: Vec<_> =
-            [0, 1, 2, 999, 1000, 1001].map(|at| guesses.note_wrong("a", at)).into();
+            [0, 1, 2, 999, 1000, 1001].map(|at| guesses.note_wrong("a", b"u", at)).into();
         assert_eq!(warned, [Some(1), None, None, None, Some(4), None]);
     }
 
     #[test]
     fn memory_is_bounded() {
         let guesses = Guesses::default();
-        for number in 0..2 * ADDRESSES_MAX {
-            guesses.note_wrong(&number.to_string(), number as i64);
+        for number in 0..2 * LANES_MAX {
+            guesses.note_wrong(&number.to_string(), b"u", number as i64);
+            guesses.note_right(&number.to_string(), b"v", number as i64);
         }
         let state = guesses.0.lock();
-        assert_eq!(state.by_address.len(), ADDRESSES_MAX);
-        assert!(!state.by_address.contains_key("0"));
+        assert_eq!((state.lanes.len(), state.known.len()), (LANES_MAX, LANES_MAX));
+        assert!(!state.lanes.contains_key(&state.keys("0", b"u")[0]));
+        assert!(state.lanes.contains_key(&state.keys("0", b"u")[1]));
     }
 }

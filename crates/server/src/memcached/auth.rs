@@ -7,7 +7,7 @@ use crate::clients::Client;
 /// Who a client says it is.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
-    user: &'a [u8],
+    pub user: &'a [u8],
     password: &'a [u8],
 }
 

@@ -6,6 +6,7 @@ use tierce_keyspace::{
 use tierce_output::Output;
 
 use super::Host;
+use super::auth::Credentials;
 use super::counters::{Count, Counters};
 use super::expiry;
 use super::prefixes::Use;
@@ -277,9 +278,10 @@ impl<'a, 'k> Run<'a, 'k> {
 
     /// Until when an attempt to authenticate waits, if it has to.
     #[cold]
-    pub fn attempt_waits(&mut self) -> Option<i64> {
+    pub fn attempt_waits(&mut self, said: Credentials<'_>) -> Option<i64> {
+        let (guesses, now_ms) = (&self.server.acl.guesses, self.stages.now_ms);
         let Session { attempt, client, .. } = &mut *self.session;
-        attempt.waits_until(&self.server.acl.guesses, client.host(), self.stages.now_ms)
+        attempt.waits_until(guesses, client.host(), said.user, now_ms)
     }
 
     /// Whether the client may use commands.

@@ -10,6 +10,7 @@ use tierce_wire::memcached::text::Command;
 use tierce_wire::memcached::{BINARY_MAGIC, KEY_LEN_MAX, LINE_LEN_MAX, Limits, binary, meta, text};
 
 use super::Host;
+use super::auth::Credentials;
 use super::binary::{access_of as access_of_frame, access_of_too_large};
 use super::counters::Count;
 use super::dump::Progress;
@@ -340,8 +341,9 @@ impl<'q, 'a, 'k> Runner<'a, 'k> for Lines<'_, 'q, 'a, 'k> {
         matches!(line.step, text::Step::Command(Command::Store(_))) && !self.run.may()
     }
 
-    fn attempt_waits(&mut self) -> Option<i64> {
-        self.run.attempt_waits()
+    fn attempt_waits(&mut self, line: &Line<'q>) -> Option<i64> {
+        let text::Step::Command(Command::Store(store)) = &line.step else { return None };
+        self.run.attempt_waits(Credentials::of_words(store.data)?)
     }
 
     #[inline]
@@ -396,8 +398,9 @@ impl<'q, 'a, 'k> Runner<'a, 'k> for Frames<'_, 'q, 'a, 'k> {
         frame.authenticates()
     }
 
-    fn attempt_waits(&mut self) -> Option<i64> {
-        self.run.attempt_waits()
+    fn attempt_waits(&mut self, frame: &Frame<'q>) -> Option<i64> {
+        let binary::Step::Request(request) = &frame.step else { return None };
+        self.run.attempt_waits(Credentials::of_plain(request.value)?)
     }
 
     #[inline]

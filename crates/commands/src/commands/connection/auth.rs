@@ -81,10 +81,10 @@ fn auth(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 1>) -> Done {
 
 fn authenticate(ctx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Done {
     // What runs in EXEC cannot wait.
-    if ctx.is_within() && ctx.kernel.acl.guesses.delay_ms(ctx.caller.client.host(), ctx.now_ms) > 0
-    {
+    let (guesses, host) = (&ctx.kernel.acl.guesses, ctx.caller.client.host());
+    if ctx.is_within() && guesses.delay_ms(host, user, ctx.now_ms) > 0 {
         return Err(CommandError::new(
-            "ERR too many wrong passwords from this address: AUTH has to be called outside of a transaction",
+            "ERR too many wrong passwords: AUTH has to be called outside of a transaction",
         ));
     }
     let rights = ctx.kernel.authenticate(&ctx.caller.client, user, password, ctx.now_ms);
