@@ -79,6 +79,9 @@ fn searching_and_removing() {
         assert_eq!(run(c, "LPOS l c COUNT 0 MAXLEN 3"), Ok(vec![2]));
         assert_eq!(run(c, "LPOS l nothing"), Ok(None::<i64>));
         assert_eq!(run(c, "LPOS absent c COUNT 1"), Ok(Vec::<i64>::new()));
+        let smallest = "-9223372036854775808";
+        assert_eq!(run(c, &format!("LPOS l c RANK {smallest}")), Ok(None::<i64>));
+        assert_eq!(number(c, &format!("LREM l {smallest} nothing")), 0);
         assert_eq!(number(c, "LREM l -1 c"), 1);
         assert_eq!(number(c, "LREM l 1 c"), 1);
         assert_eq!(texts(c, "LRANGE l 0 -1"), some("a b 1 2 3 c"));

@@ -26,6 +26,22 @@ fn in_both_forms(test: impl Fn(&mut Connection)) {
 }
 
 #[test]
+fn an_infinity_with_the_weight_0_is_0_in_any_order() {
+    in_both_forms(|c| {
+        c.check("ZADD a inf m", ":1");
+        c.check("ZADD b 5 m", ":1");
+        for command in ["ZINTER", "ZUNION"] {
+            for (aggregate, score) in [("SUM", "5"), ("MIN", "0"), ("MAX", "5")] {
+                for keys in ["a b WEIGHTS 0 1", "b a WEIGHTS 1 0"] {
+                    let line = format!("{command} 2 {keys} AGGREGATE {aggregate} WITHSCORES");
+                    c.check(&line, &format!(r#"["m", "{score}"]"#));
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn members_get_scores() {
     in_both_forms(|c| {
         c.check("ZADD z 1 a 2 b 1.5 c", ":3");

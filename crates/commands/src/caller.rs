@@ -63,6 +63,8 @@ pub struct Caller {
     pub waits: Waits,
     /// What it subscribes to and how it tracks keys, if it does.
     subscriptions: Option<Box<Subscriptions>>,
+    /// How often it was told that a subscription has begun or ended.
+    pub confirmations: usize,
     /// Messages that have to wait for the end of a transaction, while one is executed.
     held_messages: Option<Box<Output>>,
     /// Commands for replicas that have to wait for the end of a transaction, while one is executed.
@@ -136,6 +138,7 @@ impl Caller {
             program_has_written: false,
             waits: Waits::default(),
             subscriptions: None,
+            confirmations: 0,
             held_messages: None,
             held_for_replicas: None,
             remembers_reads: false,

@@ -147,19 +147,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same for what is known beside the value of a key: neither those that watch it nor those that have cached it
-    /// are told, as in Redis.
-    #[cold]
-    pub(crate) fn changed_beside(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
-        self.stats.changes.add(1);
-        #[cfg(debug_assertions)]
-        self.effects.naming.changed(self.db, entry.key());
-        let mut interest = self.interest();
-        interest.set(Interest::WATCHED, false);
-        interest.set(Interest::INVALIDATES, false);
-        self.report(interest, hash, entry, change);
-    }
-
     /// The listeners to changes here.
     #[inline]
     pub(crate) fn interest(&self) -> Interest {

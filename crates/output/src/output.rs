@@ -211,18 +211,23 @@ impl Output {
     /// reference. What is more than there was room for condemns the connection that it is appended for.
     #[must_use]
     pub fn take(&mut self) -> OwnedOutput {
+        self.take_since(self.start)
+    }
+
+    /// Takes out what was written since `mark` was taken in the same call.
+    #[must_use]
+    pub fn take_since(&mut self, start: Mark) -> OwnedOutput {
         if self.exceeds_limit() {
             let overrun = self.overrun;
-            self.discard_part();
+            self.truncate(start);
             return OwnedOutput { overrun, ..OwnedOutput::default() };
         }
-        let start = self.start;
         let bytes = self.buffer[start.buffer..].into();
         let attached = self.attached.drain(start.attached..);
         let attached = attached
             .map(|Attached { at, attachment }| Attached { at: at - start.buffer, attachment });
         let owned = OwnedOutput { bytes, attached: attached.collect(), overrun: 0 };
-        self.discard_part();
+        self.truncate(start);
         owned
     }
 

@@ -169,9 +169,12 @@ impl<'k> Context<'_, 'k> {
     }
 
     fn run_requests(&mut self, transaction: &Transaction) {
-        if !self.caller.hears_nothing() {
+        let has_header = !self.caller.hears_nothing();
+        let begin = self.reply.mark();
+        if has_header {
             self.reply.array(transaction.len());
         }
+        let (elements, mut len) = (self.reply.mark(), 0);
         if transaction.changes_subscriptions() {
             self.caller.hold_messages();
         }
@@ -183,13 +186,14 @@ impl<'k> Context<'_, 'k> {
                 Ok(command) => command,
                 Err(refused) => {
                     refuse(self.kernel, self.counters, &mut self.reply, &refused);
+                    len += 1;
                     continue;
                 }
             };
             let timing = meter.begin(command, &self.caller.client, || {
                 slowlog::shorten(&self.kernel.commands, last)
             });
-            self.run_request(command, args, known.hash);
+            len += self.run_request(command, args, known.hash);
             if !command.is_data_only {
                 meter.look_again();
                 self.guard.locks.look_for_event_classes();
@@ -205,14 +209,28 @@ impl<'k> Context<'_, 'k> {
         meter.finish(&self.caller.client, || slowlog::shorten(&self.kernel.commands, last));
         // Not the last one that was queued.
         self.caller.client.note_command(self.command.id);
+        if has_header && len != transaction.len() {
+            let elements = self.reply.parts().0.take_since(elements);
+            self.reply.truncate(begin);
+            self.reply.array(len);
+            self.reply.parts().0.append(elements);
+        }
     }
 
-    fn run_request(&mut self, command: &'k Command, args: Args<'_>, hash: Option<KeyHash>) {
+    /// How many elements it has replied: one for each channel, and none when CLIENT REPLY has switched replies off.
+    fn run_request(
+        &mut self,
+        command: &'k Command,
+        args: Args<'_>,
+        hash: Option<KeyHash>,
+    ) -> usize {
         // CLIENT REPLY may be among the requests, and CLIENT KILL of the caller. What tells of subscriptions is no
         // reply to CLIENT REPLY.
         let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING);
         let may_be_muted = self.caller.hears_nothing() && (is_reply || self.caller.closing);
         let muted_from = may_be_muted.then(|| self.reply.mark());
+        let written = self.reply.parts().0.written();
+        let confirmations = self.caller.confirmations;
         let hashed = hash.map(|hash| (args.at(command.first_key), hash));
         let (kernel, counters, proto) = (self.kernel, self.counters, self.caller.proto);
         self.caller.renew_rights(&kernel.acl.users);
@@ -251,6 +269,10 @@ impl<'k> Context<'_, 'k> {
             && self.caller.hears_nothing()
         {
             self.reply.truncate(begin);
+        }
+        match self.reply.parts().0.written() == written {
+            true => 0,
+            false => (self.caller.confirmations - confirmations).max(1),
         }
     }
 }

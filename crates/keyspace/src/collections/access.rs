@@ -35,16 +35,7 @@ pub struct Editor<'a, T> {
     edits: Option<&'a mut Vec<u8>>,
     /// Where edits are recorded that take these back, if they may have to be.
     inverse: Option<&'a mut Vec<u8>>,
-    changed: Changed,
-}
-
-/// What an editor has changed so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Changed {
-    Nothing,
-    /// What is known beside the elements. It is logged, but those who watch the key are not told.
-    Beside,
-    Elements,
+    has_changed: bool,
 }
 
 impl<T> Editor<'_, T> {
@@ -73,12 +64,6 @@ impl<T> Editor<'_, T> {
     pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.split().1.record(write);
     }
-
-    /// The same for what is known beside the elements.
-    #[inline]
-    pub(super) fn record_beside(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        self.split().1.note(Changed::Beside, write);
-    }
 }
 
 impl<T> Editor<'_, T> {
@@ -87,7 +72,7 @@ impl<T> Editor<'_, T> {
         let recorder = Recorder {
             edits: self.edits.as_deref_mut(),
             inverse: self.inverse.as_deref_mut(),
-            changed: &mut self.changed,
+            has_changed: &mut self.has_changed,
         };
         (self.value, recorder)
     }
@@ -97,7 +82,7 @@ impl<T> Editor<'_, T> {
 pub(super) struct Recorder<'a> {
     edits: Option<&'a mut Vec<u8>>,
     inverse: Option<&'a mut Vec<u8>>,
-    changed: &'a mut Changed,
+    has_changed: &'a mut bool,
 }
 
 impl Recorder<'_> {
@@ -112,12 +97,7 @@ impl Recorder<'_> {
     /// See [`Editor::record`].
     #[inline]
     pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        self.note(Changed::Elements, write);
-    }
-
-    #[inline]
-    fn note(&mut self, what: Changed, write: impl FnOnce(&mut Writer<'_>)) {
-        *self.changed = what.max(*self.changed);
+        *self.has_changed = true;
         if let Some(edits) = &mut self.edits {
             write(&mut Writer::new(edits));
         }
@@ -202,10 +182,10 @@ impl Db<'_> {
         let mut undoing = at.undo().and_then(|undo| undo.record_edits(at.db, key, &*value));
         let inverse = undoing.as_mut().map(EditRecording::edits);
         let (edits, limits) = (recording.as_deref_mut(), &at.keyspace.limits);
-        let changed = Changed::Nothing;
-        let mut editor = Editor { value: &mut *value, limits, edits, inverse, changed };
+        let has_changed = false;
+        let mut editor = Editor { value: &mut *value, limits, edits, inverse, has_changed };
         let result = edit(&mut editor);
-        let changed = editor.changed;
+        let has_changed = editor.has_changed;
         let is_gone = value.is_all_due(at.now_ms) && !at.keyspace.is_following();
         let is_empty = (value.is_empty() || is_gone) && !T::STAYS_EMPTY;
         let after = CollectionAccounting::of(&*value);
@@ -215,7 +195,7 @@ impl Db<'_> {
             drop(undoing);
         }
         at.used(entry);
-        if changed != Changed::Nothing && !is_empty {
+        if has_changed && !is_empty {
             let change = match &copied {
                 Some(before) => before.cold.change(entry, Change::Edited),
                 None => Change::Edited,
@@ -228,10 +208,7 @@ impl Db<'_> {
                 // A reader of the log has the old value on disk, if at all.
                 drop(recording);
             }
-            match changed {
-                Changed::Beside => at.changed_beside(key.hash(), entry, change),
-                _ => at.changed(key.hash(), entry, change),
-            }
+            at.changed(key.hash(), entry, change);
         } else {
             drop(recording);
         }
@@ -259,10 +236,10 @@ impl Db<'_> {
         let mut value = T::new();
         let limits = &self.at.keyspace.limits;
         let (edits, inverse) = (None, None);
-        let changed = Changed::Nothing;
-        let mut editor = Editor { value: &mut value, limits, edits, inverse, changed };
+        let has_changed = false;
+        let mut editor = Editor { value: &mut value, limits, edits, inverse, has_changed };
         let result = edit(&mut editor)?;
-        let has_changed = editor.changed != Changed::Nothing;
+        let has_changed = editor.has_changed;
         if !value.is_empty() || (T::STAYS_EMPTY && has_changed) {
             let entry = self.new_collection(key, value.into_collection(), None);
             self.insert(key, entry);

@@ -105,7 +105,7 @@ impl Editor<'_, Stream> {
     pub fn set_state(&mut self, state: State) {
         self.before(|stream, edits| put_state(edits, stream.state()));
         self.value.set_state(state);
-        self.record_beside(|edits| put_state(edits, state));
+        self.record(|edits| put_state(edits, state));
     }
 
     /// Says how far a group has read, which is made if there is none.
@@ -118,7 +118,7 @@ impl Editor<'_, Stream> {
         });
         let is_new = self.value.group(name).is_none();
         self.value.group_or_new(name).set_position(last_delivered, entries_read);
-        self.record_beside(|edits| match is_new {
+        self.record(|edits| match is_new {
             true => put_group(edits, edit::NEW_GROUP, name, last_delivered, entries_read),
             false => put_group(edits, edit::GROUP, name, last_delivered, entries_read),
         });
@@ -134,7 +134,7 @@ impl Editor<'_, Stream> {
         });
         let removed = self.value.remove_group(name);
         if removed {
-            self.record_beside(|edits| put_no_group(edits, name));
+            self.record(|edits| put_no_group(edits, name));
         }
         removed
     }
@@ -157,7 +157,7 @@ impl Editor<'_, Stream> {
         let number = found.consumer_or_new(name);
         found.set_times(number, seen_ms, active_ms);
         drop(found);
-        self.record_beside(|edits| put_consumer(edits, group, name, seen_ms, active_ms));
+        self.record(|edits| put_consumer(edits, group, name, seen_ms, active_ms));
     }
 
     /// Notes that a consumer was seen. That alone is not worth a record in the log: consumers ask all
@@ -189,7 +189,7 @@ impl Editor<'_, Stream> {
             }
         });
         let pending = self.value.group_mut(group)?.remove_consumer(name)?;
-        self.record_beside(|edits| put_no_consumer(edits, group, name));
+        self.record(|edits| put_no_consumer(edits, group, name));
         Some(pending)
     }
 
@@ -210,7 +210,7 @@ impl Editor<'_, Stream> {
         }
         drop(found);
         if !ids.is_empty() {
-            self.record_beside(|edits| put_pending(edits, group, consumer, delivery, ids));
+            self.record(|edits| put_pending(edits, group, consumer, delivery, ids));
         }
     }
 
@@ -227,7 +227,7 @@ impl Editor<'_, Stream> {
         let gone: Vec<StreamId> = ids.into_iter().filter(|id| found.acknowledge(*id)).collect();
         drop(found);
         if !gone.is_empty() {
-            self.record_beside(|edits| {
+            self.record(|edits| {
                 edits.begin(code_of(edit::ACKNOWLEDGE));
                 edits.bytes(group);
                 put_ids(edits, &gone);

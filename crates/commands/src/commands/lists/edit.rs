@@ -5,7 +5,7 @@ use tierce_keyspace::{Event, ListSide, Missing};
 
 use super::read::absolute;
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, Weight, exactly};
-use crate::commands::options::{index_range, integer, symmetric_integer};
+use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -137,7 +137,7 @@ fn linsert(ctx: &mut Context<'_, '_>, [key, side, pivot, element]: [&[u8]; 4]) -
 }
 
 fn lrem(ctx: &mut Context<'_, '_>, [key, count, element]: [&[u8]; 3]) -> Done {
-    let count = symmetric_integer(count)?;
+    let count = integer(count)?;
     let from = if count < 0 { ListSide::Back } else { ListSide::Front };
     let count_max = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
     let (mut db, key, reply) = ctx.open(key);
@@ -165,7 +165,6 @@ fn ltrim(ctx: &mut Context<'_, '_>, [key, start, stop]: [&[u8]; 3]) -> Done {
         Ok(())
     })?;
     if trimmed.is_some() {
-        db.touch_watchers(key);
         db.event_of_edit(Event::LTrim, key);
     }
     reply.ok();

@@ -7,7 +7,7 @@ use crate::command::{
     Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
 };
 use crate::commands::cursor::Options;
-use crate::commands::options::{index_range, integer, symmetric_integer};
+use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -158,7 +158,7 @@ impl Search {
         while let Some(word) = options.next_word() {
             let value = options.value()?;
             if *word == *b"rank" {
-                search.rank = symmetric_integer(value)?;
+                search.rank = integer(value)?;
                 if search.rank == 0 {
                     return Err(CommandError::new(
                         "ERR RANK can't be zero: use 1 to start from the first match, 2 from the \

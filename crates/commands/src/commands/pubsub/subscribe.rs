@@ -171,6 +171,7 @@ fn confirm(ctx: &mut Context<'_, '_>, word: &str, kind: Kind, name: Option<&[u8]
         Kind::ShardChannel => count(kind),
         _ => count(Kind::Channel) + count(Kind::Pattern),
     };
+    ctx.caller.confirmations += 1;
     ctx.reply.push(3);
     ctx.reply.bulk(word.as_bytes());
     match name {

@@ -245,10 +245,9 @@ impl Aggregate {
         }
     }
 
-    /// `right` may be no number, if it is an infinity times 0.
     fn of(self, left: f64, right: f64) -> f64 {
         match self {
-            // Infinities of either sign cancel out, and what is no number makes all zero.
+            // Infinities of either sign cancel out.
             Self::Sum => number_or_zero(left + right),
             Self::Min => {
                 if right < left {
@@ -390,6 +389,13 @@ struct Operand<'a> {
     place: usize,
 }
 
+impl Operand<'_> {
+    /// A score with the weight. An infinity times 0 is 0, so that the order of operands does not matter.
+    fn weighted(&self, score: f64) -> f64 {
+        number_or_zero(self.weight * score)
+    }
+}
+
 /// All operands, in the order of the arguments.
 type Operands<'a> = Vec<Operand<'a>>;
 
@@ -402,9 +408,9 @@ fn by_len(mut operands: Operands<'_>) -> Operands<'_> {
 
 fn union(operands: Operands<'_>, aggregate: Aggregate, limits: &PackedLimits) -> SortedSet {
     let mut made = SortedSet::new();
-    for Operand { source, weight, .. } in by_len(operands) {
-        source.each(|member, score| {
-            let score = number_or_zero(weight * score);
+    for operand in by_len(operands) {
+        operand.source.each(|member, score| {
+            let score = operand.weighted(score);
             made.update(member, limits, |old| {
                 Some(old.map_or(score, |old| aggregate.of(old, score)))
             });
@@ -429,7 +435,7 @@ fn intersect(
     smallest.source.each(|member, score| {
         number += 1;
         scores[smallest.place] = (score, number);
-        let mut total = number_or_zero(smallest.weight * score);
+        let mut total = smallest.weighted(score);
         for other in others {
             let (score, of) = &mut scores[other.place];
             if *of != number {
@@ -438,7 +444,7 @@ fn intersect(
                 };
                 (*score, *of) = (found, number);
             }
-            total = aggregate.of(total, other.weight * *score);
+            total = aggregate.of(total, other.weighted(*score));
         }
         visit(member, total)
     });
