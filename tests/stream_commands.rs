@@ -165,13 +165,65 @@ fn a_group_shares_the_entries() {
                 ("XGROUP SETID s g 0 ENTRIESREAD 0", "OK"),
                 (
                     "XINFO GROUPS s",
-                    "[[name g consumers 1 pending 0 last-delivered-id 0-0 entries-read 0 lag 3]]",
+                    "[[name g consumers 1 pending 0 last-delivered-id 0-0 entries-read 0 lag 1]]",
                 ),
                 ("XGROUP DESTROY s g", "1"),
                 ("XGROUP DESTROY s g", "0"),
             ],
         );
     });
+}
+
+/// The values are those of Redis 8.0.
+#[test]
+fn the_lag_of_a_group_is_right_after_deletions_and_trimming() {
+    let server = server();
+    let mut c = server.connect();
+    for (story, read, lag) in [
+        // It was outrun, reads the rest, and some more.
+        ("ADD 1 5; GROUP 0; READ 2; ADD 6 20; XTRIM s MAXLEN 5", ":2", ":5"),
+        ("ADD 1 5; GROUP 0; READ 2; ADD 6 20; XTRIM s MAXLEN 5; READ 5", ":20", ":0"),
+        ("ADD 1 5; GROUP 0; READ 2; ADD 6 20; XTRIM s MAXLEN 5; READ 1; ADD 21 23", ":16", ":7"),
+        // Entries are missing ahead of the group, behind it, and then no more.
+        ("ADD 1 5; GROUP 0; READ 2; XDEL s 4-1", ":2", "nil"),
+        ("ADD 1 5; GROUP 0; READ 2; XDEL s 4-1; READ 1", "nil", "nil"),
+        ("ADD 1 5; GROUP 0; READ 2; XDEL s 4-1; READ 2", ":5", ":0"),
+        ("ADD 1 5; GROUP 0; READ 3; XDEL s 2-1; READ 1", ":4", ":1"),
+        ("ADD 1 4; GROUP 0; READ 2; XDEL s 1-1 2-1 3-1", ":2", ":1"),
+        ("ADD 1 4; GROUP 0; READ 2; XDEL s 1-1 2-1 3-1; READ 1", ":4", ":0"),
+        ("ADD 1 3; GROUP 0; READ 1; XDEL s 1-1 2-1 3-1", ":1", ":0"),
+        // The group is behind what was trimmed.
+        ("ADD 1 5; GROUP 0; READ 1; XTRIM s MINID 4-1", ":1", ":2"),
+        // More than there was.
+        ("ADD 1 2; XGROUP CREATE s g $ ENTRIESREAD 100", ":2", ":0"),
+        ("ADD 1 2; GROUP 0; XGROUP SETID s g $ ENTRIESREAD 100", ":2", ":0"),
+        ("ADD 1 5; GROUP 0; READ 5; XTRIM s MAXLEN 1; XSETID s 5-1 ENTRIESADDED 2", ":2", ":0"),
+    ] {
+        c.check("FLUSHALL", "+OK");
+        for step in story.split("; ") {
+            let words: Vec<&str> = step.split(' ').collect();
+            match words[..] {
+                ["ADD", first, last] => {
+                    for id in first.parse().expect("a number")..=last.parse::<u32>().expect("one") {
+                        c.ask(&format!("XADD s {id}-1 f v"));
+                    }
+                }
+                ["GROUP", from] => c.check(&format!("XGROUP CREATE s g {from}"), "+OK"),
+                ["READ", count] => {
+                    c.ask(&format!("XREADGROUP GROUP g ann COUNT {count} STREAMS s >"));
+                }
+                _ => _ = c.ask(step),
+            }
+        }
+        let groups = c.ask("XINFO GROUPS s");
+        let shown: Vec<String> =
+            groups.items()[0].items().iter().map(ToString::to_string).collect();
+        let value = |name: &str| {
+            let at = shown.iter().position(|found| found.trim_matches('"') == name);
+            shown[at.expect("a name") + 1].as_str()
+        };
+        assert_eq!((value("entries-read"), value("lag")), (read, lag), "{story}");
+    }
 }
 
 fn wait_for_reader(c: &mut Connection) {

@@ -61,7 +61,7 @@ fn group() -> impl Strategy<Value = Group> {
                     pending: share(at),
                 })
                 .collect();
-            Group { name, last_delivered, entries_read, consumers }
+            Group { name, last_delivered, entries_read, lacks_entries_read: false, consumers }
         },
     )
 }
@@ -213,7 +213,9 @@ fn as_encoded(mut stream: Stream, encoding: Encoding) -> Stream {
     if encoding == Encoding::Stream {
         stream.state.max_deleted_id = StreamId::default();
         stream.state.entries_added = stream.entries.len() as u64;
-        stream.groups.iter_mut().for_each(|group| group.entries_read = None);
+        stream.groups.iter_mut().for_each(|group| {
+            (group.entries_read, group.lacks_entries_read) = (None, true);
+        });
     }
     if encoding != Encoding::Stream3 {
         let consumers = stream.groups.iter_mut().flat_map(|group| &mut group.consumers);

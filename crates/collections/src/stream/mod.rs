@@ -300,6 +300,9 @@ impl Stream {
             return (id == last_id).then_some(entries_added);
         }
         let before_first = entries_added.checked_sub(self.len() as u64)?;
+        if id != StreamId::MIN && id < max_deleted_id {
+            return None;
+        }
         let intact = max_deleted_id < first.id;
         match id.cmp(&first.id) {
             _ if !intact => None,
@@ -309,22 +312,45 @@ impl Stream {
         }
     }
 
-    /// Whether an entry may be missing from `id` on that was deleted. What is missing before the first
-    /// entry is no gap.
+    /// Whether an entry may be missing from `id` on that was deleted.
     pub fn has_gap_from(&self, id: StreamId) -> bool {
         let max_deleted_id = self.state().max_deleted_id;
-        id <= max_deleted_id && self.first().is_some_and(|first| first.id <= max_deleted_id)
+        self.len() > 0 && max_deleted_id != StreamId::MIN && id <= max_deleted_id
     }
 
-    /// How many entries a group has not read yet, if that can be told. Negative if a client said that
-    /// the group has read more than there was.
-    pub fn lag(&self, group: &Group) -> Option<i64> {
-        let added = self.state().entries_added;
-        if added == 0 {
+    /// How many entries a group has not read yet, if that can be told.
+    pub fn lag(&self, group: &Group) -> Option<u64> {
+        let State { max_deleted_id, entries_added, .. } = self.state();
+        let position = group.last_delivered();
+        let Some(first) = self.first() else { return Some(0) };
+        if entries_added == 0 {
             return Some(0);
         }
-        let read = group.entries_read().filter(|_| !self.has_gap_from(group.last_delivered()));
-        let read = read.or_else(|| self.entries_added_at(group.last_delivered()))?;
-        Some(added.wrapping_sub(read) as i64)
+        // All entries are ahead, and none of them is missing.
+        if position.max(max_deleted_id) < first.id {
+            return Some(self.len() as u64);
+        }
+        let read = group.entries_read().filter(|_| !self.has_gap_from(position));
+        let read = read.or_else(|| self.entries_added_at(position))?;
+        Some(entries_added.saturating_sub(read))
+    }
+
+    /// How many entries a group has read that gets the entry `id`, after it has read `read` and got that at `position`.
+    pub fn entries_read_at(
+        &self,
+        id: StreamId,
+        position: StreamId,
+        read: Option<u64>,
+    ) -> Option<u64> {
+        match read {
+            Some(read)
+                if self.first().is_some_and(|first| first.id <= position)
+                    && !self.has_gap_from(position) =>
+            {
+                Some(read.saturating_add(1))
+            }
+            read if self.state().entries_added == 0 => read,
+            _ => self.entries_added_at(id),
+        }
     }
 }

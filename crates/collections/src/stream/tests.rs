@@ -441,6 +441,13 @@ fn what_a_group_has_read_is_known_at_both_ends() {
     assert_eq!(stream.lag(stream.group(b"g").unwrap()), None);
     stream.group_or_new(b"g").set_position(ids[3], Some(4));
     assert_eq!(stream.lag(stream.group(b"g").unwrap()), Some(1));
+    // All that is deleted is behind the first entry, and the group as well.
+    stream.remove_through(ids[2]);
+    stream.group_or_new(b"g").set_position(ids[0], Some(1));
+    assert_eq!(stream.lag(stream.group(b"g").unwrap()), Some(2));
+    assert_eq!(stream.entries_read_at(ids[3], ids[0], Some(1)), Some(4));
+    stream.remove_through(StreamId::MAX);
+    assert_eq!(stream.lag(stream.group(b"g").unwrap()), Some(0));
 }
 
 #[test]

@@ -25,7 +25,14 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
                 groups.insert(name, stream.groups.len());
                 let (name, last_delivered) = (name.to_vec(), saved_id(last_delivered));
                 let consumers = Vec::new();
-                stream.groups.push(rdb::Group { name, last_delivered, entries_read, consumers });
+                let group = rdb::Group {
+                    name,
+                    last_delivered,
+                    entries_read,
+                    consumers,
+                    ..rdb::Group::default()
+                };
+                stream.groups.push(group);
             }
             CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
                 let Some(saved) = groups.get(group).map(|at| &mut stream.groups[*at]) else {
@@ -98,8 +105,13 @@ fn loaded_id(id: rdb::StreamId) -> StreamId {
 }
 
 fn load_group(stream: &mut Stream, group: &rdb::Group) {
+    let position = loaded_id(group.last_delivered);
+    let read = match group.lacks_entries_read {
+        true => stream.entries_added_at(position),
+        false => group.entries_read,
+    };
     let mut loaded = stream.group_or_new(&group.name);
-    loaded.set_position(loaded_id(group.last_delivered), group.entries_read);
+    loaded.set_position(position, read);
     for consumer in &group.consumers {
         let number = loaded.consumer_or_new(&consumer.name);
         loaded.set_times(number, consumer.seen_ms, consumer.active_ms);
@@ -108,6 +120,34 @@ fn load_group(stream: &mut Stream, group: &rdb::Group) {
             let delivered_ms = pending.delivered_ms;
             let pending_there = Pending { consumer: number, deliveries, delivered_ms };
             loaded.set_pending(loaded_id(pending.id), pending_there);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_group_has_read_is_found_out_where_files_do_not_say() {
+        let id = |ms| rdb::StreamId { ms, seq: 0 };
+        let mut stream = Stream::new();
+        let limits = StreamLimits { node_bytes_max: 0, node_entries_max: 0 };
+        for ms in 1..=3 {
+            let entry = rdb::StreamEntry { id: id(ms), fields: Vec::new() };
+            load(&mut stream, rdb::ValuePart::StreamEntry(&entry), limits);
+        }
+        let state =
+            rdb::StreamState { last_id: id(3), entries_added: 3, ..rdb::StreamState::default() };
+        load(&mut stream, rdb::ValuePart::StreamState(&state), limits);
+        for (position, lacks_entries_read, expected) in
+            [(1, true, Some(1)), (2, true, None), (3, true, Some(3)), (3, false, None)]
+        {
+            let last_delivered = id(position);
+            let group = rdb::Group { last_delivered, lacks_entries_read, ..rdb::Group::default() };
+            load(&mut stream, rdb::ValuePart::Group(&group), limits);
+            let read = stream.group(b"").and_then(|group| group.entries_read());
+            assert_eq!(read, expected, "{position}");
         }
     }
 }

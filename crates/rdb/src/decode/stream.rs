@@ -190,7 +190,8 @@ fn group<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Group> {
     if !pending.is_empty() {
         return Err(input.corrupt("a consumer for each pending entry before it"));
     }
-    Ok(Group { name, last_delivered, entries_read, consumers })
+    let lacks_entries_read = encoding == Encoding::Stream;
+    Ok(Group { name, last_delivered, entries_read, lacks_entries_read, consumers })
 }
 
 /// The pending entries of a group, which its consumers then claim.

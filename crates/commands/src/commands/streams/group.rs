@@ -165,6 +165,8 @@ const NO_KEY: CommandError = CommandError::new(
 struct Creation {
     missing: Missing,
     entries_read: Option<u64>,
+    /// Another server decides how much a group has read.
+    is_following: bool,
     too_many: Option<CommandError>,
 }
 
@@ -177,7 +179,9 @@ impl Creation {
         // Options that are said twice are too many for Redis: it finds that when it has found the key.
         let too_many = words.left() > if is_create { 3 } else { 2 };
         let too_many = too_many.then(wrong);
-        let mut options = Self { missing: Missing::Skip, entries_read: None, too_many };
+        let is_following = ctx.kernel.keyspace.is_following();
+        let mut options =
+            Self { missing: Missing::Skip, entries_read: None, is_following, too_many };
         while let Some(word) = words.next_word() {
             match &*word {
                 b"mkstream" if is_create => options.missing = Missing::Create,
@@ -192,6 +196,12 @@ impl Creation {
             }
         }
         Ok(options)
+    }
+
+    /// How many entries a group has read, at most as many as there were.
+    fn entries_read(&self, stream: &Stream) -> Option<u64> {
+        let max = if self.is_following { u64::MAX } else { stream.state().entries_added };
+        self.entries_read.map(|read| read.min(max))
     }
 }
 
@@ -230,6 +240,7 @@ fn create(ctx: &mut Context<'_, '_>, [key, group, id]: [&[u8]; 3], options: Rest
     const EXISTS: CommandError = CommandError::new("BUSYGROUP Consumer Group name already exists");
     let options = Creation::parse(ctx, Options::of(options))?;
     edit(ctx, key, options.missing, Event::XGroupCreate, |stream| {
+        let read = options.entries_read(stream);
         options.too_many.map_or(Ok(()), Err)?;
         let position = match id {
             b"$" => stream.state().last_id,
@@ -238,7 +249,7 @@ fn create(ctx: &mut Context<'_, '_>, [key, group, id]: [&[u8]; 3], options: Rest
         if stream.group(group).is_some() {
             return Err(EXISTS);
         }
-        stream.set_group(group, position, options.entries_read);
+        stream.set_group(group, position, read);
         Ok((true, ()))
     })?;
     ctx.reply.ok();
@@ -248,12 +259,13 @@ fn create(ctx: &mut Context<'_, '_>, [key, group, id]: [&[u8]; 3], options: Rest
 fn set_id(ctx: &mut Context<'_, '_>, [key, group, id]: [&[u8]; 3], options: Rest<'_>) -> Done {
     let options = Creation::parse(ctx, Options::of(options))?;
     edit_group(ctx, [key, group], Event::XGroupSetId, |stream| {
+        let read = options.entries_read(stream);
         options.too_many.map_or(Ok(()), Err)?;
         let position = match id {
             b"$" => stream.state().last_id,
             id => id::lenient(id, 0)?,
         };
-        stream.set_group(group, position, options.entries_read);
+        stream.set_group(group, position, read);
         Ok((true, ()))
     })?;
     ctx.reply.ok();

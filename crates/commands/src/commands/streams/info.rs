@@ -157,10 +157,10 @@ fn labelled_id(reply: &mut Reply<'_>, name: &str, id: StreamId) {
     reply::id(reply, id);
 }
 
-fn labelled_optional(reply: &mut Reply<'_>, name: &str, value: Option<i64>) {
+fn labelled_optional(reply: &mut Reply<'_>, name: &str, value: Option<u64>) {
     label(reply, name);
     match value {
-        Some(value) => reply.int(value),
+        Some(value) => reply.int(value as i64),
         None => reply.null(),
     }
 }
@@ -201,7 +201,7 @@ fn groups(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
 /// How far a group has read: three pairs.
 fn write_position(reply: &mut Reply<'_>, stream: &Stream, group: &ConsumerGroup) {
     labelled_id(reply, "last-delivered-id", group.last_delivered());
-    labelled_optional(reply, "entries-read", group.entries_read().map(|read| read as i64));
+    labelled_optional(reply, "entries-read", group.entries_read());
     labelled_optional(reply, "lag", stream.lag(group));
 }
 

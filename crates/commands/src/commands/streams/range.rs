@@ -1,7 +1,7 @@
 //! XLEN, XRANGE, XREVRANGE, XDEL, XSETID: entries by their IDs.
 
 use tierce_collections::Stream;
-use tierce_collections::stream::{State, StreamId};
+use tierce_collections::stream::{Group as ConsumerGroup, State, StreamId};
 use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
@@ -258,10 +258,17 @@ impl Past {
 fn xsetid(ctx: &mut Context<'_, '_>, [key, last_id]: [&[u8]; 2], options: Rest<'_>) -> Done {
     let past = Past::parse(last_id, Options::of(options))?;
     let is_of_primary = ctx.caller.is_primary();
+    let is_following = ctx.kernel.keyspace.is_following();
     let (mut db, key, reply) = ctx.open(key);
     let set = db.edit(key, Missing::Skip, |stream: &mut Editor<'_, Stream>| {
         let state = past.applied_to(stream, is_of_primary)?;
         stream.set_state(state);
+        let added = Some(state.entries_added);
+        let beyond = |group: &ConsumerGroup| !is_following && group.entries_read() > added;
+        let groups = stream.groups().filter(|(_, group)| beyond(group));
+        let groups: Vec<_> =
+            groups.map(|(name, group)| (name.to_vec(), group.last_delivered())).collect();
+        groups.iter().for_each(|(name, position)| stream.set_group(name, *position, added));
         Ok::<_, CommandError>(())
     })?;
     set.ok_or(CommandError::NO_SUCH_KEY)?;

@@ -434,8 +434,8 @@ impl Delivering<'_, '_, '_> {
         let Some(from) = position.next() else { return Served::Nothing };
         let mut ids = Vec::new();
         for entry in self.stream.ascending(from, StreamId::MAX).take(reading.count) {
+            read = self.stream.entries_read_at(entry.id, position, read);
             position = entry.id;
-            read = read_after(self.stream, read, entry.id);
             ids.push(entry.id);
         }
         let (Some(first), Some(last)) = (ids.first().copied(), ids.last().copied()) else {
@@ -467,15 +467,6 @@ impl Delivering<'_, '_, '_> {
             }
         }
         Served::History(ids)
-    }
-}
-
-/// How many entries a group has read that gets the entry `id` after it has read `read`.
-fn read_after(stream: &Stream, read: Option<u64>, id: StreamId) -> Option<u64> {
-    match read {
-        Some(read) if !stream.has_gap_from(id) => Some(read.saturating_add(1)),
-        read if stream.state().entries_added == 0 => read,
-        _ => stream.entries_added_at(id),
     }
 }
 

@@ -461,7 +461,7 @@ impl StreamBody {
                     name,
                     last_delivered: group.last_delivered.0,
                     entries_read: group.entries_read,
-                    consumers: Vec::new(),
+                    ..rdb::Group::default()
                 };
                 let (places, pending) = (HashMap::new(), HashSet::new());
                 self.groups.push(OpenGroup { group, places, pending });
