@@ -461,6 +461,30 @@ fn eviction_is_told() {
 }
 
 #[test]
+fn what_a_command_evicts_is_told_before_its_reply() {
+    let server = launch()
+        .with("maxmemory-policy", "allkeys-lru")
+        .with("maxmemory", "1mb")
+        .with("maxmemory-eviction-tenacity", "100")
+        .start();
+    let mut c = tracker(&server, "");
+    let (mut early, mut late) = (0, 0);
+    for key in 0..300 {
+        c.request(&["SET", &format!("k{key}"), &"x".repeat(10_000)]);
+        while c.reply().to_string() != "+OK" {
+            early += 1;
+        }
+        late += told(&mut c).len();
+        c.request(&["STRLEN", &format!("k{key}")]);
+        while c.reply().to_string() != ":10000" {
+            late += 1;
+        }
+    }
+    // Seldom another thread is sooner, which evicts in the background.
+    assert!(early > 100 && late < 10, "{early} {late}");
+}
+
+#[test]
 fn the_table_keeps_to_its_limit() {
     let server = launch().with("threads", "4").with("tracking-table-max-keys", "100").start();
     let (mut c, mut writer) = (tracker(&server, ""), server.connect());

@@ -282,6 +282,12 @@ impl Gates {
         self.open_to_queue & command.is_data_only
     }
 
+    /// Whether [`Gates::judge`] may remove keys to make room.
+    #[inline]
+    pub fn may_evict(&self) -> bool {
+        self.limited
+    }
+
     /// Whether every request on data passes without another look.
     #[inline]
     pub fn are_open_to_all(&self) -> bool {

@@ -76,7 +76,14 @@ impl<'k> BatchRunner<'k, '_> {
             }
             let access = self.held.level.map(|_| caller.access_of(command));
             if !passes_unseen && !gates.are_open_to_queue(command) {
-                match gates.judge(self.kernel, caller, locks, command, args) {
+                let verdict = gates.judge(self.kernel, caller, locks, command, args);
+                if gates.may_evict() {
+                    // What that has evicted is told before the reply, as in Redis.
+                    locks.tell_invalidated();
+                    let proto = caller.proto;
+                    caller.catch_up(&self.kernel.pubsub, output, proto);
+                }
+                match verdict {
                     Verdict::Passes => {}
                     Verdict::Refused(refused) => {
                         self.refuse(caller, output, refused);
