@@ -8,6 +8,7 @@ use std::time::Duration;
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
 use crate::memcached::{answer, check_frames, frame};
+use crate::tracking::{INVALIDATE_ALL, id_of, invalidate, told, tracker};
 use crate::{launch, memcached, server};
 
 const KEY_DENIED: &str = "-NOPERM No permissions to access a key";
@@ -599,6 +600,79 @@ fn a_client_of_memcached_can_become_a_user_though_the_default_user_is_open() {
     check_frames(&both, &login("alice", "x"), &refused);
 }
 
+/// `docs/acl.md` says so.
+#[test]
+fn names_of_keys_are_shown_to_administrators_only() {
+    let launch = launch().with("slowlog-log-slower-than", "0");
+    let server = launch.with("latency-monitor-threshold", "1").start();
+    let mut admin = server.connect();
+    set(&mut admin, "on >pw +@all -@dangerous ~a*");
+    admin.check("SET secret 1", "+OK");
+    admin.ask("INCRBYFLOAT secret x");
+    admin.send(encode(&["BLPOP", "hidden-secret", "0"]));
+    let mut c = alice(&server);
+    for line in ["MONITOR", "SLOWLOG GET", "HOTKEYS GET", "ACL LOG", "SYNC", "KEYS *"] {
+        let reply = c.ask(line).to_string();
+        assert!(reply.starts_with("-NOPERM"), "{line}: {reply}");
+    }
+    admin = server.connect();
+    set(&mut admin, "+client|list +info +latency");
+    for line in [
+        "CLIENT LIST",
+        "INFO everything",
+        "LATENCY LATEST",
+        "LATENCY DOCTOR",
+        "LATENCY HISTOGRAM",
+        "GET secret-too",
+        "EVAL 'return redis.call(\"get\", \"s\" .. \"ecret\")' 0",
+    ] {
+        let reply = c.ask(line).to_string();
+        assert!(!reply.contains("secret"), "{line}: {reply}");
+    }
+}
+
+#[test]
+fn a_prefix_does_not_tell_names_that_the_user_may_not_know() {
+    let server = server();
+    let mut admin = server.connect();
+    admin.check("ACL SETUSER ann on >pw +@all ~open:* %W~written:*", "+OK");
+    let login = |c: &mut Connection| c.check("AUTH ann pw", "+OK");
+    let mut direct = server.connect_resp3();
+    login(&mut direct);
+    direct.check("CLIENT TRACKING ON BCAST", "+OK");
+    // One that gets what others track, and one that becomes the user later.
+    let mut target = server.connect_resp3();
+    let mut redirecting = server.connect();
+    login(&mut redirecting);
+    let redirect = format!("CLIENT TRACKING ON BCAST REDIRECT {}", id_of(&mut target));
+    redirecting.check(&redirect, "+OK");
+    let mut late = tracker(&server, "BCAST");
+    login(&mut late);
+    let mut all = [direct, target, late];
+    let set = "MSET open:a 1 secret:a 1 written:a 1 secret:b 1";
+    admin.check(set, "+OK");
+    let names = r#">["invalidate", ["open:a", "written:a"]]"#;
+    all.iter_mut().for_each(|c| wait_for(c, names));
+    admin.check("SET secret:c 1", "+OK");
+    // New rights hold for what is told next, whether or not the client asks for something.
+    admin.check("ACL SETUSER ann resetkeys ~secret:b", "+OK");
+    admin.check(set, "+OK");
+    all.iter_mut().for_each(|c| wait_for(c, &invalidate("secret:b")));
+    admin.check("FLUSHALL", "+OK");
+    all.iter_mut().for_each(|c| wait_for(c, INVALIDATE_ALL));
+}
+
+/// Waits for what a connection is told next.
+#[track_caller]
+fn wait_for(c: &mut Connection, expected: &str) {
+    let mut seen = Vec::new();
+    wait_until("it is told", || {
+        seen.extend(told(c));
+        !seen.is_empty()
+    });
+    assert_eq!(seen, [expected]);
+}
+
 /// The delay is for each attempt, also of a connection that has authenticated.
 #[test]
 fn a_client_of_memcached_that_is_somebody_guesses_no_faster() {
@@ -648,6 +722,31 @@ fn who_guesses_passwords_waits_and_is_logged_without_them() {
 }
 
 #[test]
+fn many_connections_guess_no_faster_than_one_and_keep_nobody_out() {
+    let server = launch().with("requirepass", "secret").start();
+    let mut admin = server.connect();
+    admin.check("AUTH secret", "+OK");
+    admin.check("ACL SETUSER alice on >pw", "+OK");
+    admin.check("ACL SETUSER bob on >pw", "+OK");
+    let mut guessers: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for _ in 0..12 {
+        guessers[0].check("AUTH alice hunter2", WRONG);
+    }
+    guessers.iter_mut().for_each(|guesser| guesser.send(encode(&["AUTH", "alice", "hunter2"])));
+    let login = |words: &str| {
+        let reply = server.connect().ask(words).to_string();
+        assert!(!reply.starts_with('-'), "{words}: {reply}");
+    };
+    // A user who is known at this address, and one who is not.
+    login("AUTH secret");
+    login("AUTH bob pw");
+    guessers.retain_mut(|guesser| guesser.is_silent_for(Duration::from_millis(1)));
+    assert!(guessers.len() > 30);
+    // The one whose password they guess.
+    login("HELLO 2 SETNAME auth AUTH alice pw");
+}
+
+#[test]
 fn a_transaction_does_not_guess_passwords_faster() {
     let server = server();
     let mut guesser = server.connect();
@@ -678,31 +777,6 @@ fn a_password_does_not_stay_on_the_command_line() {
 
 /// Users in memory and in the file are the same after both, whatever comes first.
 #[test]
-#[test]
-fn many_connections_guess_no_faster_than_one_and_keep_nobody_out() {
-    let server = launch().with("requirepass", "secret").start();
-    let mut admin = server.connect();
-    admin.check("AUTH secret", "+OK");
-    admin.check("ACL SETUSER alice on >pw", "+OK");
-    admin.check("ACL SETUSER bob on >pw", "+OK");
-    let mut guessers: Vec<_> = (0..40).map(|_| server.connect()).collect();
-    for _ in 0..12 {
-        guessers[0].check("AUTH alice hunter2", WRONG);
-    }
-    guessers.iter_mut().for_each(|guesser| guesser.send(encode(&["AUTH", "alice", "hunter2"])));
-    let login = |words: &str| {
-        let reply = server.connect().ask(words).to_string();
-        assert!(!reply.starts_with('-'), "{words}: {reply}");
-    };
-    // A user who is known at this address, and one who is not.
-    login("AUTH secret");
-    login("AUTH bob pw");
-    guessers.retain_mut(|guesser| guesser.is_silent_for(Duration::from_millis(1)));
-    assert!(guessers.len() > 30);
-    // The one whose password they guess.
-    login("HELLO 2 SETNAME auth AUTH alice pw");
-}
-
 fn users_are_loaded_and_saved_one_after_the_other() {
     const ROUNDS: usize = 100;
     let dir = TempDir::new();

@@ -15,28 +15,28 @@ fn workers() -> Server {
 }
 
 /// A connection in RESP3 that tracks keys.
-fn tracker(server: &Server, options: &str) -> Connection {
+pub(crate) fn tracker(server: &Server, options: &str) -> Connection {
     let mut c = server.connect_resp3();
     c.check(&format!("CLIENT TRACKING ON {options}"), "+OK");
     c
 }
 
-fn id_of(c: &mut Connection) -> i64 {
+pub(crate) fn id_of(c: &mut Connection) -> i64 {
     c.ask("CLIENT ID").int()
 }
 
 /// What has come to a connection that others have been told before.
-fn told(c: &mut Connection) -> Vec<String> {
+pub(crate) fn told(c: &mut Connection) -> Vec<String> {
     c.request(&["PING", "mark"]);
     let next = || Some(c.reply()).filter(|reply| *reply != Reply::Bulk(b"mark".to_vec()));
     std::iter::from_fn(next).map(|reply| reply.to_string()).collect()
 }
 
-fn invalidate(key: &str) -> String {
+pub(crate) fn invalidate(key: &str) -> String {
     format!(r#">["invalidate", ["{key}"]]"#)
 }
 
-const INVALIDATE_ALL: &str = r#">["invalidate", null]"#;
+pub(crate) const INVALIDATE_ALL: &str = r#">["invalidate", null]"#;
 
 /// The value of a field of INFO.
 fn info(c: &mut Connection, name: &str) -> u64 {

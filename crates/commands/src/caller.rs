@@ -203,6 +203,9 @@ impl Caller {
     /// Becomes a user, who has authenticated if that is necessary.
     pub fn become_user(&mut self, rights: Rights, authenticated: bool) {
         self.client.set_user(rights.user());
+        if let Some(subscriptions) = &mut self.subscriptions {
+            subscriptions.set_rights(&rights);
+        }
         (self.rights, self.authenticated) = (rights, authenticated);
     }
 

@@ -79,6 +79,7 @@ pub fn connect(kernel: &Kernel) {
     });
     limit.set(|state| state.max = kernel.config.settings().count(MAX_KEYS));
     kernel.keyspace.set_invalidation_sink(Arc::clone(&kernel.pubsub) as Arc<dyn InvalidationSink>);
+    kernel.pubsub.set_users(&kernel.acl.users);
     kernel.pubsub.on_tracking(Arc::clone(&limit));
     kernel.config.on_change([MAX_KEYS], move |settings| {
         let max = settings.count(MAX_KEYS);

@@ -40,6 +40,8 @@ mod tests;
 mod user;
 mod users;
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 use self::password::PasswordHash;
@@ -60,7 +62,7 @@ pub use self::users::{Changed, Users};
 /// Users, and what is remembered of their attempts.
 pub struct Acl {
     /// The users.
-    pub users: Users,
+    pub users: Arc<Users>,
     /// What was denied.
     pub log: AclLog,
     /// Wrong passwords.
@@ -75,7 +77,7 @@ impl Acl {
     #[must_use]
     pub fn new(terms: Terms<'_>) -> Self {
         Self {
-            users: Users::new(terms),
+            users: Arc::new(Users::new(terms)),
             log: AclLog::default(),
             guesses: Guesses::default(),
             file: Mutex::new(()),

@@ -126,6 +126,15 @@ impl Rights {
         !self.is_restricted || self.user.as_ref().is_some_and(may)
     }
 
+    /// Whether the user may know that there is this key.
+    #[must_use]
+    pub fn see_key(&self, key: &[u8]) -> bool {
+        let sees = |user: &Arc<User>| {
+            user.selectors().iter().any(|selector| selector.allows_key(key, Permission::NONE))
+        };
+        !self.is_restricted || self.user.as_ref().is_some_and(sees)
+    }
+
     /// Whether a subscription may go on.
     #[must_use]
     pub fn allow_channel(&self, name: &[u8], named_by: ChannelUse) -> bool {

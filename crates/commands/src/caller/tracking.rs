@@ -66,6 +66,7 @@ impl Caller {
         // What has come before follows the reply.
         let held = &mut **self.held_messages.get_or_insert_with(|| Box::new(Output::new()));
         pubsub.catch_up(subscriptions, held, self.proto);
+        subscriptions.set_rights(&self.rights);
         pubsub.track(subscriptions, tracker);
         for prefix in prefixes {
             pubsub.subscribe(subscriptions, Kind::Prefix, prefix, held, self.proto);

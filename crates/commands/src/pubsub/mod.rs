@@ -46,6 +46,7 @@ use self::patterns::{Patterns, Resume};
 use self::receivers::Receivers;
 use self::registry::{Audience, Channels, Registry};
 use self::trackers::Trackers;
+use crate::acl::Users;
 use crate::waiting::ConnAddress;
 
 pub use self::inbox::{Pending, To};
@@ -94,6 +95,8 @@ pub struct PubSub {
     trackers: Trackers,
     /// Learns who tracks keys.
     tracking: OnceLock<Box<dyn TrackingListener>>,
+    /// They may not know the names of all keys.
+    users: OnceLock<Arc<Users>>,
     /// Messages that many patterns may match.
     backlog: Backlog,
     workers: Box<[Worker]>,
@@ -133,6 +136,7 @@ impl PubSub {
             name_bytes: AtomicUsize::new(0),
             trackers: Trackers::default(),
             tracking: OnceLock::new(),
+            users: OnceLock::new(),
             backlog: Backlog::default(),
             workers: (0..workers).map(|_| Worker::default()).collect(),
             wake: OnceLock::new(),
@@ -143,6 +147,11 @@ impl PubSub {
     /// effect.
     pub fn on_delivery(&self, wake: impl Fn(u16) + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// Sets whose rights limit the names of keys that clients are told. A second call has no effect.
+    pub fn set_users(&self, users: &Arc<Users>) {
+        let _ = self.users.set(Arc::clone(users));
     }
 
     /// Sets who learns whether clients track keys. A second call has no effect.
@@ -662,7 +671,7 @@ impl PubSub {
     /// A connection of a worker without subscriptions yet.
     #[must_use]
     pub fn newcomer(&self, conn: ConnAddress) -> Subscriptions {
-        Subscriptions::new(conn)
+        Subscriptions::new(conn, self.users.get().cloned())
     }
 }
 

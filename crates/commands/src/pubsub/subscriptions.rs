@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
 use super::frame::Frame;
 use super::inbox::{Delivery, To};
-use super::trackers::{Tracker, Way};
+use super::trackers::{Tracker, TrackingMode, Way};
 use super::{Invalidation, Kind, Name};
+use crate::acl::{Rights, Users};
 use crate::waiting::ConnAddress;
 
 /// The subscriptions of a connection, and whether it tracks keys. It is removed when there is nothing of that, so that
@@ -23,12 +25,28 @@ pub struct Subscriptions {
     pub(super) tracker: Option<Tracker>,
     /// Invalidations on their way to other connections.
     pub(super) redirected: Vec<Delivery>,
+    /// What its user may see, and where that is looked up again when it has changed.
+    rights: Rights,
+    users: Option<Arc<Users>>,
 }
 
 impl Subscriptions {
     /// Without any. Nothing is seen yet, for a connection may get what other connections redirect to it.
-    pub(super) fn new(conn: ConnAddress) -> Self {
-        Self { conn, by_kind: Default::default(), seen: 0, tracker: None, redirected: Vec::new() }
+    pub(super) fn new(conn: ConnAddress, users: Option<Arc<Users>>) -> Self {
+        Self {
+            conn,
+            by_kind: Default::default(),
+            seen: 0,
+            tracker: None,
+            redirected: Vec::new(),
+            rights: Rights::unlimited(),
+            users,
+        }
+    }
+
+    /// Its client is another user, or has begun to track keys.
+    pub fn set_rights(&mut self, rights: &Rights) {
+        self.rights = rights.clone();
     }
 
     /// Whether there is this one.
@@ -128,6 +146,18 @@ impl Subscriptions {
         }
         // It may have stopped tracking since.
         let Some(tracker) = &mut self.tracker else { return };
+        let visible;
+        let invalidation = match tracker.mode {
+            // Of any other key it knows the name: it has read it.
+            TrackingMode::Broadcast => {
+                let users = self.users.as_ref().filter(|users| self.rights.are_old(users));
+                users.into_iter().for_each(|users| _ = self.rights.renew(users));
+                visible = invalidation.visible_to(&self.rights);
+                let Some(visible) = &visible else { return };
+                visible
+            }
+            _ => invalidation,
+        };
         match tracker.way_of(invalidation.changed_by == self.conn.id) {
             Way::Nowhere => {}
             Way::Here => invalidation.write(output, proto),

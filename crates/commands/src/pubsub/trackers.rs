@@ -9,11 +9,12 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use tierce_output::Output;
-use tierce_wire::resp::{Encoder, Proto};
+use tierce_wire::resp::{Encoder, Proto, ReplyDecoder, Value};
 
 use super::lengths::Lengths;
 use super::registry::Audience;
 use super::{Added, Audiences, Name};
+use crate::acl::Rights;
 use crate::clients::Client;
 use crate::waiting::ConnAddress;
 
@@ -132,6 +133,18 @@ impl Invalidation {
         encoder.array(keys.len());
         keys.for_each(|key| encoder.bulk(key));
         Self { keys: Some(Arc::new(bytes)), changed_by, is_redirected: false }
+    }
+
+    /// The part of it whose names a user may know.
+    pub(super) fn visible_to(&self, rights: &Rights) -> Option<Self> {
+        let Some(keys) = self.keys.as_ref().filter(|_| rights.are_restricted()) else {
+            return Some(self.clone());
+        };
+        let (keys, _) = ReplyDecoder::new().decode(keys).ok().flatten()?;
+        let keys = keys.as_values().unwrap_or_default().iter().filter_map(Value::as_bytes);
+        let visible: Vec<&[u8]> = keys.filter(|key| rights.see_key(key)).collect();
+        let is_any = !visible.is_empty();
+        is_any.then(|| Self::of(visible.into_iter(), self.changed_by))
     }
 
     pub(super) fn redirected(&self) -> Self {
