@@ -23,6 +23,25 @@ fn id(c: &mut Connection) -> i64 {
 }
 
 #[test]
+fn clients_that_a_pause_holds_count_as_blocked() {
+    let server = server();
+    let (mut c, mut held) = (server.connect(), server.connect());
+    let are_blocked = |c: &mut Connection, count: usize| {
+        c.ask("INFO clients").text().contains(&format!("blocked_clients:{count}\r\n"))
+    };
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    held.send(encode(&["SET", "a", "1"]));
+    let mut leaves = server.connect();
+    leaves.send(encode(&["SET", "a", "2"]));
+    wait_until("both are held", || are_blocked(&mut c, 2));
+    drop(leaves);
+    wait_until("one is held", || are_blocked(&mut c, 1));
+    c.check("CLIENT UNPAUSE", "+OK");
+    held.expect("+OK");
+    assert!(are_blocked(&mut c, 0));
+}
+
+#[test]
 fn identities_grow() {
     let server = server();
     let (mut a, mut b) = (server.connect(), server.connect());

@@ -1,6 +1,6 @@
 //! SLOWLOG and LATENCY record what took long.
 
-use tierce_harness::Reply;
+use tierce_harness::{Connection, Reply, encode, wait_until};
 
 use crate::{launch, server};
 
@@ -43,6 +43,28 @@ fn only_what_is_slow_enough() {
     c.check("SLOWLOG LEN", ":1");
     c.check("SLOWLOG RESET", "+OK");
     c.check("SLOWLOG LEN", ":0");
+}
+
+/// It has one entry, with its own name, and the command that has served it does not count that time.
+#[test]
+fn a_command_that_has_waited_is_logged_when_it_is_served() {
+    let server =
+        launch().with("slowlog-log-slower-than", "0").with("slowlog-max-len", "10000").start();
+    let (mut c, mut waiting) = (server.connect(), server.connect());
+    waiting.send(encode(&["BLPOP", "k", "0"]));
+    wait_until("it waits", || c.ask("INFO clients").text().contains("blocked_clients:1\r\n"));
+    let of_blpop = |c: &mut Connection| {
+        let log = c.ask("SLOWLOG GET -1");
+        let entries = log.items().iter().map(|entry| entry.items());
+        let found = entries.filter(|entry| entry[3].items()[0].text() == "BLPOP");
+        found.map(|entry| entry[4].text().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(of_blpop(&mut c).is_empty());
+    c.check("RPUSH k a", ":1");
+    waiting.expect(r#"["k", "a"]"#);
+    assert_eq!(of_blpop(&mut c), [waiting.local_address()]);
+    let stats = c.ask("INFO commandstats").text().to_owned();
+    assert!(stats.contains("cmdstat_blpop:calls=1,"), "{stats}");
 }
 
 #[test]

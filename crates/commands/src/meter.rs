@@ -255,13 +255,37 @@ impl<'k> Meter<'k> {
 
     #[inline(never)]
     fn leave(&mut self, call: &impl Accounted, client: &Client, words: impl FnOnce() -> Words) {
+        let nanos = self.book(call, client);
+        if call.is_logged() {
+            self.note(nanos, 1, call.is_fast(), client, words);
+        }
+    }
+
+    /// In place of [`Meter::end`], for a call that was timed alone and whose client waits for keys now: it is in the
+    /// slow log when it is served.
+    pub fn end_blocked(&mut self, call: &impl Accounted, client: &Client) {
+        self.book(call, client);
+    }
+
+    /// Adds up what a call has taken that was timed alone.
+    fn book(&mut self, call: &impl Accounted, client: &Client) -> u64 {
         let nanos = self.lap();
         self.commands += 1;
         self.counters.ran(call.id(), 1, nanos);
         client.note_command(call.id());
-        if call.is_logged() {
-            self.note(nanos, 1, call.is_fast(), client, words);
-        }
+        nanos
+    }
+
+    /// What has taken so long meanwhile is booked elsewhere.
+    pub fn leave_out(&mut self, nanos: u64) {
+        self.since_nanos += nanos;
+    }
+
+    /// Books that a client was served that has waited for keys. The call itself was counted when it began.
+    pub fn served(&self, call: &Command, client: &Client, words: impl FnOnce() -> Words) {
+        let nanos = (self.kernel.nanos)().saturating_sub(self.since_nanos);
+        self.counters.ran(call.id, 0, nanos);
+        self.note_as("command-unblocking", nanos, 1, client, words);
     }
 
     /// The clock as it was read last: when the last command that was timed alone ended, or a run, or when the batch
@@ -321,11 +345,22 @@ impl<'k> Meter<'k> {
         client: &Client,
         words: impl FnOnce() -> Words,
     ) {
+        self.note_as(if fast { "fast-command" } else { "command" }, nanos, calls, client, words);
+    }
+
+    #[inline]
+    fn note_as(
+        &self,
+        event: &'static str,
+        nanos: u64,
+        calls: u64,
+        client: &Client,
+        words: impl FnOnce() -> Words,
+    ) {
         if nanos / 1000 >= self.thresholds.slow_micros {
             self.log_slow(nanos, calls, client, words());
         }
         if nanos / 1_000_000 >= self.thresholds.spike_millis {
-            let event = if fast { "fast-command" } else { "command" };
             let seconds = clock::unix_ms() / 1000;
             self.kernel.latency.lock().record(event, seconds, nanos / 1_000_000);
         }

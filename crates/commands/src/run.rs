@@ -583,7 +583,9 @@ impl<'k> Run<'k, '_> {
                     locks.take_ready().into_iter().for_each(|key| kernel.offload.serve(key));
                 }
                 Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => {
-                    blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+                    let serving =
+                        blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+                    meter.leave_out(serving);
                 }
             }
         }

@@ -15,6 +15,8 @@
 //! comes too late, after the client got another one, is dropped.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_keyspace::Waiter;
 use tierce_wire::number;
@@ -41,6 +43,27 @@ pub struct Waits {
     pub logged: Logged,
     /// Its replies, while they wait for replicas.
     unconfirmed: Option<Box<Unconfirmed>>,
+    /// Counts it while a pause holds its next request.
+    pub paused: Option<Counted>,
+}
+
+/// One of those that are counted, as long as it exists.
+#[derive(Debug)]
+pub struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// One more.
+    #[must_use]
+    pub fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -287,6 +310,7 @@ impl Waits {
         debug_assert!(!self.is_for_reply(), "a reply is still to come");
         if !self.is_idle() {
             self.wait = Wait::Nothing;
+            self.paused = None;
         }
     }
 
@@ -357,6 +381,11 @@ impl Waits {
     #[inline]
     pub fn is_for_reply(&self) -> bool {
         self.awaited().is_some()
+    }
+
+    /// Whether the client waits for keys.
+    pub fn is_for_keys(&self) -> bool {
+        matches!(self.awaited(), Some(Awaited::Keys { .. }))
     }
 
     /// Whether it is this reply that is waited for.

@@ -168,7 +168,7 @@ impl ShardLocks<'_> {
         judge: impl FnOnce() -> Result<(), E>,
     ) -> Result<u64, E> {
         let keyspace = self.keyspace();
-        let freeing = if self.is_within() { Freeing::Later } else { freeing };
+        let is_within = self.is_within();
         let dbs: DbSet = dbs.into_iter().collect();
         let (mut data, mut keys) = (FlushedData::default(), 0);
         let mut all = self.try_lock_all()?;
@@ -224,9 +224,9 @@ impl ShardLocks<'_> {
         }
         drop(all);
         match freeing {
-            Freeing::Now => data.free_all_but_large(keyspace),
-            Freeing::Later if data.is_empty() => {}
-            Freeing::Later => keyspace.discard(LazyFreeItem::Flushed(data)),
+            Freeing::Now if !is_within => data.free_all_but_large(keyspace),
+            _ if data.is_empty() => {}
+            freeing => keyspace.discard(LazyFreeItem::Flushed(data, freeing)),
         }
         Ok(keys)
     }

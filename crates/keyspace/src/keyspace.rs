@@ -125,6 +125,8 @@ pub struct Keyspace {
     pub(crate) copies_bytes: AtomicU64,
     /// For how long the reaper has looked for what has expired, and removed it, in nanoseconds. Relaxed: a figure.
     pub(crate) expiry_nanos: AtomicU64,
+    /// The longest round of the reaper since [`Keyspace::take_longest_expiry`].
+    pub(crate) longest_expiry_nanos: AtomicU64,
     pub(crate) interest: SharedInterest,
     /// The receiver of events.
     pub(crate) sink: OnceLock<Box<dyn EventSink>>,
@@ -185,6 +187,7 @@ impl Keyspace {
             stream_place: KnownPlace::default(),
             copies_bytes: AtomicU64::new(0),
             expiry_nanos: AtomicU64::new(0),
+            longest_expiry_nanos: AtomicU64::new(0),
             interest: SharedInterest::default(),
             sink: OnceLock::new(),
             swaps: AtomicU64::new(0),
@@ -347,6 +350,11 @@ impl Keyspace {
     pub fn total_len(&self) -> u64 {
         let counters = self.slots.iter().flat_map(|slot| slot.stats.dbs.used());
         counters.map(|(_, db)| db.keys.get()).sum()
+    }
+
+    /// How long the longest round took in which the reaper has removed keys, since this was asked last.
+    pub fn take_longest_expiry(&self) -> Duration {
+        Duration::from_nanos(self.longest_expiry_nanos.swap(0, Ordering::Relaxed))
     }
 
     /// About how many keys there are in all databases, or more if values are long: found in the time that it takes to

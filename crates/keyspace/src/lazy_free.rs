@@ -7,10 +7,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tierce_collections::{Form, Stream};
 
 use crate::cached::CachedKeys;
+use crate::collections::CollectionType;
 use crate::entry::{Entry, OutOfLine};
-use crate::flush::FlushedData;
+use crate::flush::{FlushedData, Freeing};
 use crate::keyspace::Keyspace;
 
 /// Entries of this size and more are left to the reaper. Freeing less costs about as much as
@@ -20,12 +22,15 @@ pub(crate) const LAZY_FREE_BYTES_MIN: usize = 64 * 1024;
 /// At most this many items wait.
 const ITEMS_MAX: usize = 1024;
 
+/// A stream with more blocks, groups and pending entries than this is left to the reaper as well, as in Redis.
+const PARTS_MAX: usize = 64;
+
 #[derive(Debug)]
 pub(crate) enum LazyFreeItem {
     /// One large value.
     Entry(Entry),
-    /// What was flushed.
-    Flushed(FlushedData),
+    /// What was flushed, and whether that was to be freed by the reaper anyway.
+    Flushed(FlushedData, Freeing),
     /// What was known of cached keys when all of them changed.
     Cached(Vec<CachedKeys>),
     /// A large value that was overwritten.
@@ -36,7 +41,7 @@ impl LazyFreeItem {
     fn bytes(&self) -> u64 {
         let bytes = match self {
             LazyFreeItem::Entry(entry) => entry.allocated_bytes(),
-            LazyFreeItem::Flushed(data) => data.bytes(),
+            LazyFreeItem::Flushed(data, _) => data.bytes(),
             LazyFreeItem::Cached(tables) => tables.iter().map(CachedKeys::memory_bytes).sum(),
             LazyFreeItem::OutOfLine(value) => value.allocated_bytes(),
         };
@@ -53,7 +58,7 @@ impl Keyspace {
         {
             return self.save_removed(id, value);
         }
-        if entry.allocated_bytes() >= LAZY_FREE_BYTES_MIN {
+        if entry.allocated_bytes() >= LAZY_FREE_BYTES_MIN || has_many_parts(&entry) {
             self.discard(LazyFreeItem::Entry(entry));
         }
     }
@@ -69,11 +74,23 @@ impl Keyspace {
     }
 }
 
+fn has_many_parts(entry: &Entry) -> bool {
+    if !matches!(entry.raw_collection(), Some((Form::Stream, _))) {
+        return false;
+    }
+    let collection = entry.collection();
+    let stream = collection.as_ref().and_then(|collection| Stream::of(collection));
+    stream.is_some_and(|stream| {
+        let of_groups = stream.groups().map(|(_, group)| 1 + group.pending_len());
+        stream.block_count() + of_groups.sum::<usize>() > PARTS_MAX
+    })
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct LazyFreeQueue {
     queue: Mutex<Queue>,
     bytes: AtomicU64,
-    /// Items that were queued and are freed.
+    /// Items that were queued and are freed, but for those of a flush that asked for something else.
     freed: AtomicU64,
 }
 
@@ -104,9 +121,10 @@ impl LazyFreeQueue {
         let item = self.queue.lock().items.pop_front();
         let Some(item) = item else { return false };
         let bytes = item.bytes();
+        let is_counted = !matches!(item, LazyFreeItem::Flushed(_, Freeing::Now));
         drop(item);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.freed.fetch_add(1, Ordering::Relaxed);
+        self.freed.fetch_add(u64::from(is_counted), Ordering::Relaxed);
         true
     }
 

@@ -115,6 +115,7 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         let expired = locks.expire_some(now_ms);
         let nanos = begun.elapsed().as_nanos() as u64;
         keyspace.expiry_nanos.fetch_add(nanos, Ordering::Relaxed);
+        keyspace.longest_expiry_nanos.fetch_max(nanos, Ordering::Relaxed);
         let evicted = match keyspace.is_following() {
             false => locks.evict(now_ms, EVICT_BATCH),
             true => Evicted::Nothing,

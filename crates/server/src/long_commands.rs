@@ -286,7 +286,8 @@ fn execute<'k>(
         probe.end(&kernel.hot_keys, (command, args), &client, output);
     }
     if locks.has_ready() {
-        blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+        let serving = blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+        meter.leave_out(serving);
     }
     locks.release();
     meter.end(timing, command, &client, || slowlog::shorten(&kernel.commands, args));

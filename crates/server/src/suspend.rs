@@ -6,7 +6,7 @@ use tierce_net::{Flow, Io, OnHangup};
 
 use crate::gates::Cause;
 use crate::kernel::Kernel;
-use crate::waiting::{Obstacle, Patience, Waits};
+use crate::waiting::{Counted, Obstacle, Patience, Waits};
 
 /// Suspends the connection for as long as it waits. Its timer is the one that ends its patience.
 #[cold]
@@ -37,6 +37,9 @@ pub fn hold(waits: &mut Waits, kernel: &Kernel, cause: Cause, io: &mut Io<'_>) -
         Cause::Shard(shard) => (Obstacle::Shard(shard), patience_with_programs(kernel, shard)),
     };
     waits.retry_after(obstacle, patience);
+    if obstacle == Obstacle::Pause {
+        waits.paused = Some(Counted::new(&kernel.clients.paused));
+    }
     suspend(waits, io)
 }
 

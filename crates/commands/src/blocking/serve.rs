@@ -13,8 +13,10 @@ use crate::command::Command;
 use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Call, Context, Guard};
 use crate::kernel::Kernel;
+use crate::meter::Meter;
 use crate::offload::{RETRY_GATE_AFTER, Work};
 use crate::reply::Reply;
+use crate::slowlog;
 use crate::stats::Counters;
 
 /// What serving needs besides the data.
@@ -46,6 +48,8 @@ enum Outcome {
 /// reply in turn.
 ///
 /// A worker leaves a key to a thread for long commands when a client waits for so much of it that this takes long.
+///
+/// Returns how many nanoseconds it has taken, which are booked for the clients that were served.
 #[cold]
 pub fn serve<'k>(
     kernel: &'k Kernel,
@@ -53,13 +57,15 @@ pub fn serve<'k>(
     counters: &'k Counters,
     output: &mut Output,
     now_ms: i64,
-) {
+) -> u64 {
+    let since_nanos = (kernel.nanos)();
     let mut serving = Serving { kernel, counters, output, now_ms };
     while locks.has_ready() {
         for key in locks.take_ready() {
             serving.serve_key(locks, &key);
         }
     }
+    (kernel.nanos)().saturating_sub(since_nanos)
 }
 
 impl<'k> Serving<'k, '_> {
@@ -104,6 +110,7 @@ impl<'k> Serving<'k, '_> {
         caller: &mut Caller,
     ) -> Outcome {
         loop {
+            let meter = Meter::start(self.kernel, self.counters);
             let outcome = self.attempt(locks, blocked, caller);
             if outcome == Outcome::Served {
                 waiter.state.done();
@@ -114,6 +121,10 @@ impl<'k> Serving<'k, '_> {
                 self.output.reset();
                 let args = blocked.command.as_args();
                 let command = execute::resolve(self.kernel, args).ok();
+                if let Some(command) = command {
+                    let words = || slowlog::shorten(&self.kernel.commands, args);
+                    meter.served(command, &caller.client, words);
+                }
                 let invalidation = command.and_then(|command| caller.reads_of(command, args));
                 let to = blocked.to.clone();
                 self.kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });

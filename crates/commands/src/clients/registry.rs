@@ -19,6 +19,8 @@ pub struct Registry {
     monitors: AtomicUsize,
     /// Results that come later.
     pub pending: Pending,
+    /// How many a pause holds.
+    pub paused: Arc<AtomicUsize>,
     /// What they occupy, while that is limited.
     pub memory: ClientMemory,
 }
@@ -85,6 +87,11 @@ impl Registry {
     /// All clients, oldest first.
     pub fn all(&self) -> Vec<Arc<Client>> {
         self.clients.lock().values().cloned().collect()
+    }
+
+    /// How many wait for keys, or for the end of a pause.
+    pub fn count_waiting(&self) -> usize {
+        self.count(ClientFlags::BLOCKED) + self.paused.load(Relaxed)
     }
 
     /// How many have all of `flags` set.

@@ -233,6 +233,7 @@ impl Engine {
 
     /// Work that is due once a second, even in an idle server; takes some microseconds.
     pub fn cron(&self) {
+        self.note_latency("expire-cycle", self.keyspace.take_longest_expiry());
         self.excess.check(&self.keyspace, crate::clock::unix_ms());
         self.purge_memory_if_due();
         self.save_if_due();

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::UndoLog;
 use super::step::Step;
 use crate::db_index::DbIndex;
-use crate::flush::{Flushed, FlushedData, put_db, take_db};
+use crate::flush::{Flushed, FlushedData, Freeing, put_db, take_db};
 use crate::keyspace::Keyspace;
 use crate::lazy_free::LazyFreeItem;
 use crate::shard::{Held, ShardDb};
@@ -97,7 +97,7 @@ impl FlushedDb {
         {
             let mut data = FlushedData::default();
             data.push_table(table, bytes);
-            keyspace.discard(LazyFreeItem::Flushed(data));
+            keyspace.discard(LazyFreeItem::Flushed(data, Freeing::Later));
         }
     }
 }

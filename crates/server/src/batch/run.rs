@@ -162,13 +162,19 @@ impl<'k> BatchRunner<'k, '_> {
                 probe.end(&self.kernel.hot_keys, (command, args), &caller.client, output);
             }
             if locks.has_ready() {
-                blocking::serve(self.kernel, locks, self.counters, self.served, now_ms);
+                let serving =
+                    blocking::serve(self.kernel, locks, self.counters, self.served, now_ms);
+                meter.leave_out(serving);
                 self.has_served = true;
             }
             if !passes_unseen && !command.is_data_only {
                 meter.look_again();
             }
-            meter.end(timing, command, &caller.client, move || slowlog::shorten(commands, args));
+            let words = move || slowlog::shorten(commands, args);
+            match timing == Timing::Alone && caller.waits.is_for_keys() {
+                true => meter.end_blocked(command, &caller.client),
+                false => meter.end(timing, command, &caller.client, words),
+            }
             // Only commands that may take long are timed alone.
             let is_over = timing == Timing::Alone && meter.read_nanos() >= until_nanos;
             if passes_unseen {

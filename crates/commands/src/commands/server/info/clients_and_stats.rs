@@ -38,8 +38,8 @@ pub(super) const CLIENTS: &[Field] = &[
     .gauge("redis_client_recent_max_output_buffer_bytes"),
     is(
         "blocked_clients",
-        |f| f.kernel.clients.count(ClientFlags::BLOCKED).into(),
-        "Connections that wait for keys.",
+        |f| f.kernel.clients.count_waiting().into(),
+        "Connections that wait for keys, or for the end of a pause.",
     )
     .gauge("redis_blocked_clients"),
     is(
