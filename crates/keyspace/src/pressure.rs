@@ -14,6 +14,7 @@ use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 
+use crate::keyspace::Keyspace;
 use crate::policy::Policy;
 use crate::usage::FrequencyTuning;
 
@@ -22,6 +23,9 @@ const INEXACTNESS: u64 = 256;
 
 /// The step of a limit that is so large that more exactness is not needed.
 const STEP_MAX: u64 = 64 * 1024;
+
+/// What a keyspace takes without keys counts, so that a limit below it refuses the first write as well, as in Redis.
+const EMPTY_BYTES: u64 = size_of::<Keyspace>() as u64;
 
 /// What happens when memory runs short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +155,7 @@ impl Pressure {
 
     #[inline]
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.used_bytes() > self.limit_bytes.load(Relaxed)
+        self.used_bytes() + EMPTY_BYTES > self.limit_bytes.load(Relaxed)
     }
 
     /// A number that is another one each time.

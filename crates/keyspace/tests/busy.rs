@@ -150,7 +150,8 @@ fn eviction_passes_over_busy_shards() {
         assert_eq!(worker.evict(NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
         assert_eq!(keyspace.len(DB), 2);
         holder.end();
-        assert_eq!(worker.evict(NOW_MS, usize::MAX), Evicted::Enough);
+        // What is left without keys is beyond this limit.
+        assert_eq!(worker.evict(NOW_MS, usize::MAX), Evicted::Nothing);
         assert_eq!(keyspace.len(DB), 0);
     }
 }
