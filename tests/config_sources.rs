@@ -84,6 +84,24 @@ fn mistakes_are_one_line_and_exit_code_1() {
 }
 
 #[test]
+fn all_mistakes_of_a_configuration_are_told_at_once() {
+    let dir = TempDir::new();
+    let file = dir.write("many.conf", "maxclients many\ntimeout 5\nrequirepas x\n");
+    for check in [&[][..], &["--check-config"]] {
+        let launch = check.iter().fold(Launch::new(program()), |to, word| to.argument(word));
+        let outcome = launch.argument(&file).argument("--port").argument("99999").run();
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        let lines: Vec<&str> = outcome.errors.lines().collect();
+        assert_eq!(lines.len(), 3, "{outcome:?}");
+        for (line, named) in
+            lines.iter().zip(["many.conf:1: maxclients", "many.conf:3: requirepas", "port"])
+        {
+            assert!(line.starts_with("tierce: ") && line.contains(named), "{named}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
 fn help_and_version() {
     let bare = || Launch::new(program());
     for argument in ["--help", "-h", "--version", "-v", "--help-directives"] {

@@ -149,6 +149,9 @@ fn an_unknown_command_is_named_and_nothing_is_imported() {
     let first = encode(&["SET", "k", "v"]);
     let rest = encode(&["NOSUCHTHING", "queue", "job"]);
     let source = scratch.path().join("appendonly.aof");
+    let (code, said) = run(&["export", text(&scratch.path().join("all.rdb")), "--dir", text(&dir)]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.lines().next().is_some_and(|first| first.contains("BACKUP FILE")), "{said}");
     let cut = encode(&["SET", "never", "acknowledged"]);
     let file = [&first[..], &rest, &cut[..10]].concat();
     fs::write(&source, file).expect("a file");

@@ -55,6 +55,9 @@ pub enum ConfigError {
         /// The number of the line.
         line: usize,
     },
+    /// Several mistakes, a line each.
+    #[error("{}", .0.iter().map(Self::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Self>),
     /// A value is refused.
     #[error("{assignment}: {}{}", reason.explained(), help_hint(assignment))]
     Invalid {
@@ -98,6 +101,18 @@ pub enum ConfigError {
     /// An argument in a place where none makes sense.
     #[error("{0}: unexpected argument; see tierce --help")]
     UnexpectedArgument(String),
+}
+
+impl ConfigError {
+    /// # Errors
+    /// All of these, if there are any.
+    pub(crate) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Self::Several(errors)),
+        }
+    }
 }
 
 /// Something that a user should hear about at the start, one line each.

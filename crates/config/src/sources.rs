@@ -62,10 +62,11 @@ impl Sources {
     /// an unknown directive.
     pub fn load(&self, stdin: &mut dyn Read) -> Result<Loaded, ConfigError> {
         let (lines, path) = self.file.read(stdin)?;
-        let mut loading = Loading::new();
+        let (mut loading, mut errors) = (Loading::new(), Vec::new());
         for source in [&lines, &self.arguments, &self.environment] {
-            loading.apply(source)?;
+            loading.apply(source, &mut errors);
         }
+        ConfigError::all(errors)?;
         loading.imply();
         loading.finish(path)
     }
@@ -119,7 +120,9 @@ pub(super) fn settings_of(lines: &[Assignment]) -> Result<Settings, ConfigError>
     let mut loading = Loading::new();
     let sets = |line: &&Assignment| DirectiveId::find(&line.name).is_some();
     let lines: Vec<_> = lines.iter().filter(sets).cloned().collect();
-    loading.apply(&lines)?;
+    let mut errors = Vec::new();
+    loading.apply(&lines, &mut errors);
+    ConfigError::all(errors)?;
     loading.imply();
     Ok(loading.settings)
 }
@@ -151,19 +154,21 @@ impl Loading {
         }
     }
 
-    fn apply(&mut self, source: &[Assignment]) -> Result<(), ConfigError> {
+    /// A mistake does not keep the others from being found.
+    fn apply(&mut self, source: &[Assignment], errors: &mut Vec<ConfigError>) {
         let mut earlier = Vec::new();
         for assignment in source {
-            if let Some(id) = DirectiveId::find(&assignment.name) {
-                self.assign(id, assignment, earlier.contains(&id))?;
+            let done = if let Some(id) = DirectiveId::find(&assignment.name) {
+                let adds_up = earlier.contains(&id);
                 earlier.push(id);
+                self.assign(id, assignment, adds_up)
             } else if let Some(line) = FileLine::find(&assignment.name) {
-                self.take_line(line, assignment)?;
+                self.take_line(line, assignment)
             } else {
-                self.unknown(assignment)?;
-            }
+                self.unknown(assignment)
+            };
+            errors.extend(done.err());
         }
-        Ok(())
     }
 
     fn assign(

@@ -19,14 +19,19 @@ const SILENT_FOR: Duration = Duration::from_secs(1);
 ///
 /// It keeps no lock: what comes next reports a directory that is still in use.
 pub fn await_end_of_use(dir: &Path) {
+    await_end_or(dir, "");
+}
+
+/// The same, and says at once what to do `instead` if that is a server which goes on.
+pub fn await_end_or(dir: &Path, instead: &str) {
     let store = store_of(dir);
     let began = Instant::now();
     let mut is_told = false;
     while is_in_use(&store) && began.elapsed() < PATIENCE {
-        if !is_told && began.elapsed() >= SILENT_FOR {
+        if !is_told && (began.elapsed() >= SILENT_FOR || !instead.is_empty()) {
             is_told = true;
             eprintln!(
-                "tierce: {} is in use by another process; waiting up to {} s for its end",
+                "tierce: {} is in use by another process; {instead}waiting up to {} s for its end",
                 dir.display(),
                 PATIENCE.as_secs()
             );

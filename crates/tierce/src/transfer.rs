@@ -15,7 +15,7 @@ use tierce_server::transfer::{
     Stage, TransferError, Unfit,
 };
 
-use crate::in_use::await_end_of_use;
+use crate::in_use::{await_end_of_use, await_end_or};
 use crate::upkeep::{count, print};
 
 /// Import data from Redis, or lines of JSON, into a data directory.
@@ -121,6 +121,10 @@ impl ImportArgs {
     }
 }
 
+/// A server that runs need not be stopped.
+const INSTEAD: &str =
+    "of a running server, BACKUP FILE or redis-cli --rdb FILE saves all data for Redis; ";
+
 impl ExportArgs {
     /// Exports and tells.
     pub fn run(&self) -> ExitCode {
@@ -134,7 +138,7 @@ impl ExportArgs {
             },
             databases: self.databases.get(),
         };
-        await_end_of_use(&self.dir);
+        await_end_or(&self.dir, INSTEAD);
         let mut stages = Stages::new(self.quiet);
         let result = transfer::export(&options, |progress| stages.update(progress));
         drop(stages);

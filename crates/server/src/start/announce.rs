@@ -20,7 +20,11 @@ pub(super) fn announce(instance: &Instance) {
     let (stdout, ready) = (io::stdout(), "Ready to accept connections");
     let is_json = server.config.settings().word(LOG_FORMAT) == "json";
     if startup.logfile.is_some() || is_json {
-        let lines = facts.iter().map(|(label, fact)| format!("{label:<14}{fact}"));
+        // Columns are for people.
+        let lines = facts.iter().map(|(label, fact)| match is_json {
+            true => format!("{label} {fact}"),
+            false => format!("{label:<14}{fact}"),
+        });
         let lines = std::iter::once(title.clone()).chain(lines);
         let ready = is_json.then(|| ready.to_owned()).filter(|_| startup.logfile.is_none());
         lines.chain(ready).for_each(|line| server.log.notice(line));

@@ -45,6 +45,9 @@ pub struct DoctorArgs {
 /// Serious findings.
 const SERIOUS: u8 = 1;
 
+/// The report ends with it and a verdict.
+const CHECKED: &str = "checked: configuration, kernel settings, limits, memory, data directory and disk, ports, certificates";
+
 /// There is nothing to examine.
 const WRONG_CONFIGURATION: u8 = 2;
 
@@ -107,6 +110,7 @@ fn report(findings: &[Finding], measured: Option<&str>) -> String {
     if let Some(measured) = measured {
         let _ = writeln!(text, "measured: {measured}");
     }
+    let _ = writeln!(text, "{CHECKED}");
     let serious = findings.iter().filter(|finding| finding.gravity == Gravity::Serious).count();
     let advice = findings.len() - serious;
     let _ = match (serious, advice) {

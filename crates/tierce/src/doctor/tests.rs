@@ -254,8 +254,10 @@ fn the_serious_ones_come_first_and_are_counted() {
     let (serious, advice) = (text.find("SERIOUS").expect("one"), text.find("advice").expect("one"));
     assert!(serious < advice, "{text}");
     assert!(
-        text.ends_with("measured: 100 syncs a second\n1 serious finding, 1 piece of advice\n"),
+        text.ends_with(&format!(
+            "measured: 100 syncs a second\n{CHECKED}\n1 serious finding, 1 piece of advice\n"
+        )),
         "{text}"
     );
-    assert_eq!(report(&[], None), "nothing is wrong\n");
+    assert_eq!(report(&[], None), format!("{CHECKED}\nnothing is wrong\n"));
 }
