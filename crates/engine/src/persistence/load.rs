@@ -15,7 +15,7 @@ use tierce_rdb::{Entry, Error, Event, Kind, Reader, ValuePart};
 use super::batches::{self, Outgoing, Place, Progress, Storer};
 use super::code::{self, NamedScript};
 use super::error::LoadError;
-use super::unfit::{Unfit, lacking};
+use super::unfit::{Unfit, lacking, too_long};
 use super::values::{self, Assembly, Flaw, Remark};
 use crate::loading::Loading;
 use crate::log::Log;
@@ -376,6 +376,9 @@ impl Parser<'_> {
             // The reader passes over the value by itself.
             self.report.expired += 1;
             return Ok(());
+        }
+        if let Some(what) = too_long(&entry.key) {
+            return self.leave_out(&what);
         }
         let place = Place { db, hash: self.keyspace.hash(&entry.key), deadline_ms, note };
         let Self { reader, outgoing, .. } = self;

@@ -50,7 +50,7 @@ pub use own_files::OwnFiles;
 pub use save::{CopySink, Encoder};
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, SaveId};
-pub use unfit::{Unfit, lacking};
+pub use unfit::{Unfit, lacking, too_long};
 
 /// Where the snapshot is.
 pub fn snapshot_path(settings: &Settings) -> PathBuf {

@@ -16,7 +16,7 @@ use super::error::TransferError;
 use super::store::{Made, Store};
 use super::{Progress, Stage, aof, jsonl};
 use crate::persistence::values::{self, Assembly, Flaw};
-use crate::persistence::{NamedScript, Unfit, lacking, library_name};
+use crate::persistence::{NamedScript, Unfit, lacking, library_name, too_long};
 
 /// Progress is reported once for this many items of a file.
 const TELL_EVERY: u64 = 1024;
@@ -207,6 +207,10 @@ impl Import<'_> {
                 Item::Rdb(event) => {
                     let locks = locks.get_or_insert_with(|| self.keyspace.locks());
                     match event {
+                        Event::Entry(entry) if too_long(&entry.key).is_some() => {
+                            let what = too_long(&entry.key).unwrap_or_default();
+                            self.leave_out(path, offset, "too long key", &what)?;
+                        }
                         Event::Entry(entry) if is_unfit(entry.kind(), self.keyspace) => {
                             // The reader passes over the value by itself.
                             let what = format!("{} {}", type_name(entry.kind()), Name(&entry.key));
