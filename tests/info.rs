@@ -201,7 +201,7 @@ fn freed_objects_are_counted() {
     c.ask("XREADGROUP GROUP g ann COUNT 100 STREAMS s >");
     c.check("UNLINK s", ":1");
     wait_until("the stream is freed", || figure(&mut c, "lazyfreed_objects") == 4);
-    // What was to be freed at once does not count, wherever that happens.
+    // Values that were to be freed at once do not count, wherever that happens.
     c.check("SET k v", "+OK");
     c.check("MULTI", "+OK");
     c.check("FLUSHALL SYNC", "+QUEUED");

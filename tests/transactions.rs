@@ -199,7 +199,7 @@ fn replies_can_be_switched_off_inside() {
         let bytes: Vec<u8> = lines.iter().flat_map(|line| encode(&words(line))).collect();
         c.send(bytes);
     };
-    // What follows OFF is left out, and the array is announced as long as it is.
+    // Replies behind OFF are left out, and the array is announced as long as it is.
     sent(&mut c, &["MULTI", "PING", "CLIENT REPLY OFF", "PING", "CLIENT REPLY ON", "EXEC", "PING"]);
     c.expect("+OK");
     (0..4).for_each(|_| c.expect("+QUEUED"));

@@ -63,7 +63,7 @@ pub struct Caller {
     pub waits: Waits,
     /// What it subscribes to and how it tracks keys, if it does.
     subscriptions: Option<Box<Subscriptions>>,
-    /// How often it was told that a subscription has begun or ended.
+    /// Counts how often it was told that a subscription has begun or ended.
     pub confirmations: usize,
     /// Messages that have to wait for the end of a transaction, while one is executed.
     held_messages: Option<Box<Output>>,

@@ -282,7 +282,7 @@ impl Gates {
         self.open_to_queue & command.is_data_only
     }
 
-    /// Whether [`Gates::judge`] may remove keys to make room.
+    /// `true` if [`Gates::judge`] may remove keys to make room.
     #[inline]
     pub fn may_evict(&self) -> bool {
         self.limited

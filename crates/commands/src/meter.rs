@@ -276,7 +276,7 @@ impl<'k> Meter<'k> {
         nanos
     }
 
-    /// What has taken so long meanwhile is booked elsewhere.
+    /// Leaves out time that is booked elsewhere.
     pub fn leave_out(&mut self, nanos: u64) {
         self.since_nanos += nanos;
     }

@@ -383,7 +383,7 @@ impl Waits {
         self.awaited().is_some()
     }
 
-    /// Whether the client waits for keys.
+    /// `true` if the client waits for keys.
     pub fn is_for_keys(&self) -> bool {
         matches!(self.awaited(), Some(Awaited::Keys { .. }))
     }

@@ -352,7 +352,7 @@ impl Keyspace {
         counters.map(|(_, db)| db.keys.get()).sum()
     }
 
-    /// How long the longest round took in which the reaper has removed keys, since this was asked last.
+    /// The longest round in which the reaper has removed keys, since this was asked last.
     pub fn take_longest_expiry(&self) -> Duration {
         Duration::from_nanos(self.longest_expiry_nanos.swap(0, Ordering::Relaxed))
     }

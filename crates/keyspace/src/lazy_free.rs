@@ -29,7 +29,7 @@ const PARTS_MAX: usize = 64;
 pub(crate) enum LazyFreeItem {
     /// One large value.
     Entry(Entry),
-    /// What was flushed, and whether that was to be freed by the reaper anyway.
+    /// A flushed database, and if that was to be freed by the reaper anyway.
     Flushed(FlushedData, Freeing),
     /// What was known of cached keys when all of them changed.
     Cached(Vec<CachedKeys>),

@@ -24,7 +24,7 @@ const INEXACTNESS: u64 = 256;
 /// The step of a limit that is so large that more exactness is not needed.
 const STEP_MAX: u64 = 64 * 1024;
 
-/// What a keyspace takes without keys counts, so that a limit below it refuses the first write as well, as in Redis.
+/// A keyspace without keys counts, so that a limit below it refuses the first write as well, as in Redis.
 const EMPTY_BYTES: u64 = size_of::<Keyspace>() as u64;
 
 /// What happens when memory runs short.

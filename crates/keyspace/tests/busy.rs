@@ -150,7 +150,7 @@ fn eviction_passes_over_busy_shards() {
         assert_eq!(worker.evict(NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
         assert_eq!(keyspace.len(DB), 2);
         holder.end();
-        // What is left without keys is beyond this limit.
+        // An empty keyspace is beyond this limit.
         assert_eq!(worker.evict(NOW_MS, usize::MAX), Evicted::Nothing);
         assert_eq!(keyspace.len(DB), 0);
     }

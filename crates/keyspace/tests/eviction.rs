@@ -443,7 +443,7 @@ fn a_limit_is_set_by_one_who_holds_all_shards() {
     assert!(world.used() <= 20_000 + 20_000 / 256 + 4);
 }
 
-/// What counts without any key.
+/// Bytes that count without any key.
 const EMPTY_BYTES: u64 = size_of::<Keyspace>() as u64;
 
 proptest! {

@@ -103,7 +103,7 @@ pub struct Group {
     pub last_delivered: StreamId,
     /// How many entries the group has read, if that is known.
     pub entries_read: Option<u64>,
-    /// Whether the file has no place for that, as those before Redis 7.0. Redis then finds out what it can.
+    /// The file has no place for that, as those before Redis 7.0. Redis then finds out what it can.
     pub lacks_entries_read: bool,
     /// Its consumers.
     pub consumers: Vec<Consumer>,

@@ -22,7 +22,7 @@ pub fn await_end_of_use(dir: &Path) {
     await_end_or(dir, "");
 }
 
-/// The same, and says at once what to do `instead` if that is a server which goes on.
+/// Waits likewise, and says at once what to do `instead` if that is a server which goes on.
 pub fn await_end_or(dir: &Path, instead: &str) {
     let store = store_of(dir);
     let began = Instant::now();

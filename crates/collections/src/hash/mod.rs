@@ -243,7 +243,7 @@ impl Hash {
         }
     }
 
-    /// Whether the deadlines of all fields have come. Takes constant time unless those of some have.
+    /// `true` if the deadlines of all fields have come. Takes constant time unless those of some have.
     #[inline]
     pub fn is_all_due(&self, now_ms: i64) -> bool {
         self.next_deadline_ms().is_some_and(|at| at <= now_ms) && self.live(now_ms).next().is_none()

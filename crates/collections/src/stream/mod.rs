@@ -335,7 +335,7 @@ impl Stream {
         Some(entries_added.saturating_sub(read))
     }
 
-    /// How many entries a group has read that gets the entry `id`, after it has read `read` and got that at `position`.
+    /// Entries that a group has read with the entry `id`, after it has read `read` and got the one at `position`.
     pub fn entries_read_at(
         &self,
         id: StreamId,

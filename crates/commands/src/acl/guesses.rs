@@ -137,7 +137,7 @@ impl Lane {
 }
 
 impl Guesses {
-    /// How far apart attempts from an address to be `user` are, in milliseconds.
+    /// Milliseconds between two attempts from an address to be `user`.
     #[must_use]
     pub fn delay_ms(&self, address: &str, user: &[u8], now_ms: i64) -> i64 {
         let mut delay_ms = 0;
@@ -195,7 +195,7 @@ impl State {
     }
 }
 
-/// What counts as one address: of IPv6 a network, because one machine usually owns all addresses of it.
+/// An address as it counts: of IPv6 a network, because one machine usually owns all addresses of it.
 fn network(address: &str) -> Result<[u16; 4], &str> {
     let ipv6 = address.trim_matches(['[', ']']).parse::<Ipv6Addr>().ok();
     let ipv6 = ipv6.filter(|ipv6| ipv6.to_ipv4_mapped().is_none());

@@ -126,7 +126,7 @@ impl Rights {
         !self.is_restricted || self.user.as_ref().is_some_and(may)
     }
 
-    /// Whether the user may know that there is this key.
+    /// `true` if the user may know that there is this key.
     #[must_use]
     pub fn see_key(&self, key: &[u8]) -> bool {
         let sees = |user: &Arc<User>| {

@@ -19,7 +19,7 @@ pub struct Registry {
     monitors: AtomicUsize,
     /// Results that come later.
     pub pending: Pending,
-    /// How many a pause holds.
+    /// Those that a pause holds.
     pub paused: Arc<AtomicUsize>,
     /// What they occupy, while that is limited.
     pub memory: ClientMemory,
@@ -89,7 +89,7 @@ impl Registry {
         self.clients.lock().values().cloned().collect()
     }
 
-    /// How many wait for keys, or for the end of a pause.
+    /// The number that wait for keys, or for the end of a pause.
     pub fn count_waiting(&self) -> usize {
         self.count(ClientFlags::BLOCKED) + self.paused.load(Relaxed)
     }

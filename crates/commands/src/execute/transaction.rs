@@ -217,7 +217,7 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// How many elements it has replied: one for each channel, and none when CLIENT REPLY has switched replies off.
+    /// The number of elements replied: one for each channel, and none when CLIENT REPLY has switched replies off.
     fn run_request(
         &mut self,
         command: &'k Command,

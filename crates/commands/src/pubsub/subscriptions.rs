@@ -25,7 +25,7 @@ pub struct Subscriptions {
     pub(super) tracker: Option<Tracker>,
     /// Invalidations on their way to other connections.
     pub(super) redirected: Vec<Delivery>,
-    /// What its user may see, and where that is looked up again when it has changed.
+    /// Rights of its user, and the users, among whom they are looked up again after a change.
     rights: Rights,
     users: Option<Arc<Users>>,
 }

@@ -15,7 +15,7 @@ pub enum Unfit {
 /// So many bytes are shown of a key that is too long.
 const KEY_SHOWN: usize = 32;
 
-/// What a key is that is longer than keys may be here, if it is.
+/// Describes a key that is longer than keys may be here; `None` if it is not.
 pub fn too_long(key: &[u8]) -> Option<String> {
     let begin = key.get(..KEY_SHOWN)?.escape_ascii();
     let len = Some(key.len()).filter(|len| *len > KEY_LEN_MAX)?;

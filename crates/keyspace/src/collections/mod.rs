@@ -103,7 +103,7 @@ pub(crate) mod sealed {
             None
         }
 
-        /// Whether it is a hash of which the deadlines of all fields have come.
+        /// `true` for a hash of which the deadlines of all fields have come.
         #[inline]
         fn is_all_due(&self, _now_ms: i64) -> bool {
             false

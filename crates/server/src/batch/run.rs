@@ -78,7 +78,7 @@ impl<'k> BatchRunner<'k, '_> {
             if !passes_unseen && !gates.are_open_to_queue(command) {
                 let verdict = gates.judge(self.kernel, caller, locks, command, args);
                 if gates.may_evict() {
-                    // What that has evicted is told before the reply, as in Redis.
+                    // Evicted keys are told before the reply, as in Redis.
                     locks.tell_invalidated();
                     let proto = caller.proto;
                     caller.catch_up(&self.kernel.pubsub, output, proto);

@@ -198,7 +198,7 @@ impl Creation {
         Ok(options)
     }
 
-    /// How many entries a group has read, at most as many as there were.
+    /// Entries that a group has read, at most as many as there were.
     fn entries_read(&self, stream: &Stream) -> Option<u64> {
         let max = if self.is_following { u64::MAX } else { stream.state().entries_added };
         self.entries_read.map(|read| read.min(max))
