@@ -31,7 +31,8 @@ impl Place {
         let launch = launch()
             .on_port(self.port)
             .with("dir", &self.dir.path().display().to_string())
-            .with("repl-diskless-sync-delay", "0");
+            .with("repl-diskless-sync-delay", "0")
+            .with("enable-debug-command", "local");
         self.directives.iter().fold(launch, |launch, (name, value)| launch.with(name, value))
     }
 
