@@ -154,7 +154,7 @@ fn a_pipeline_can_change_its_own_limit() {
     // All keys go, and what is left still takes more than that, as an empty server does from the beginning.
     c.check("SET c d", OOM);
     c.check("DBSIZE", ":0");
-    for policy in ["noeviction", "allkeys-lru"] {
+    for policy in ["noeviction", "allkeys-lru", "spill"] {
         let empty = launch().with("maxmemory", "1").with("maxmemory-policy", policy).start();
         let mut c = empty.connect();
         c.check("SET a b", OOM);

@@ -136,11 +136,11 @@ impl Pressure {
         self.sum.bytes.fetch_add(more, Relaxed);
     }
 
-    /// The sum of what all shards have reported.
+    /// The sum of what all shards have reported, and what the keyspace takes without keys.
     #[inline]
     pub(crate) fn used_bytes(&self) -> u64 {
         // Two shards may tell in another order than things happened.
-        self.sum.bytes.load(Relaxed).max(0) as u64
+        self.sum.bytes.load(Relaxed).max(0) as u64 + EMPTY_BYTES
     }
 
     /// Bytes up to the limit.
@@ -155,7 +155,7 @@ impl Pressure {
 
     #[inline]
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.used_bytes() + EMPTY_BYTES > self.limit_bytes.load(Relaxed)
+        self.used_bytes() > self.limit_bytes.load(Relaxed)
     }
 
     /// A number that is another one each time.

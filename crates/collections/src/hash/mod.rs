@@ -243,10 +243,12 @@ impl Hash {
         }
     }
 
-    /// `true` if the deadlines of all fields have come. Takes constant time unless those of some have.
+    /// `true` if the deadlines of all fields have come. Takes constant time unless those of some have and all have one.
     #[inline]
     pub fn is_all_due(&self, now_ms: i64) -> bool {
-        self.next_deadline_ms().is_some_and(|at| at <= now_ms) && self.live(now_ms).next().is_none()
+        self.next_deadline_ms().is_some_and(|at| at <= now_ms)
+            && !matches!(&self.repr, Repr::Table(table) if table.has_lasting_fields())
+            && self.live(now_ms).next().is_none()
     }
 
     /// The earliest deadline after `now_ms`, which a field really has. This drops the hints it finds out of date,

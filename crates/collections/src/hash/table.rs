@@ -200,6 +200,11 @@ impl FieldTable {
         self.deadlines.next_ms()
     }
 
+    /// `true` only if some field has no deadline: each deadline has an item, and others may be out of date.
+    pub(super) fn has_lasting_fields(&self) -> bool {
+        self.deadlines.len() < self.len()
+    }
+
     /// See [`Hash::deadline_after`](super::Hash::deadline_after).
     pub(super) fn deadline_after(&mut self, now_ms: i64) -> Option<i64> {
         let mut due = Vec::new();

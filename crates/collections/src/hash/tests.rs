@@ -284,6 +284,26 @@ fn repeated_draws_find_all_fields_of_any_hash() {
     assert_eq!(drawn(&Hash::new(), 5, 0).len(), 0);
 }
 
+#[test]
+fn a_field_without_a_deadline_keeps_a_large_hash() {
+    let mut hash = Hash::new();
+    for index in 0..1000 {
+        hash.put(format!("field {index}").as_bytes(), b"value", Some(1 + index), LIMITS);
+    }
+    assert!(!hash.is_all_due(999));
+    assert!(hash.is_all_due(1000));
+    hash.put(b"lasting", b"value", None, LIMITS);
+    assert!(!hash.is_all_due(1000));
+    // Its deadline moves, and the hints of the earlier ones stay.
+    (0..10).for_each(|at| _ = hash.set_deadline(b"lasting", Some(5000 + at)));
+    assert!(!hash.is_all_due(5008));
+    assert!(hash.is_all_due(5009));
+    hash.set_deadline(b"lasting", None);
+    assert!(!hash.is_all_due(6000));
+    hash.remove(b"lasting");
+    assert!(hash.is_all_due(6000));
+}
+
 /// More hints are out of date, and more fields due, than are looked at one by one.
 #[test]
 fn the_next_deadline_is_exact_when_most_fields_have_another_or_are_due() {

@@ -42,6 +42,10 @@ pub use reload::{ReloadError, ReloadOptions};
 /// The log warns when so many percent of its disk are used.
 const DISK_STEPS: [u64; 2] = [80, 90];
 
+/// It does not warn while so many times the data are free, and this for each of them at least.
+const DISK_AMPLE: u64 = 10;
+const DISK_AMPLE_BYTES: u64 = 1 << 30;
+
 /// And warns again when it was so many percent below that meanwhile.
 const DISK_STEP_BACK: u64 = 5;
 
@@ -244,9 +248,8 @@ impl Engine {
     fn watch_disk(&self) {
         let space = self.durability.wal_handle().and_then(|_| self.durability.disk_space());
         let Some(space) = space.filter(|space| space.total > 0) else { return };
-        let used = 100 - u128::from(space.free) * 100 / u128::from(space.total);
-        let used = u64::try_from(used).unwrap_or(0);
-        let step = DISK_STEPS.into_iter().rfind(|step| used >= *step).unwrap_or(0);
+        let logged = self.keyspace.memory().logged();
+        let (used, step) = disk_step(space.free, space.total, logged);
         let told = self.disk_step.load(Ordering::Relaxed);
         if step > told {
             self.log.warning(format_args!(
@@ -254,12 +257,36 @@ impl Engine {
                  {} MB. Make room before it is full: writes are refused then",
                 self.durability.dir().display(),
                 space.free / 1_000_000,
-                self.keyspace.memory().logged().div_ceil(1_000_000)
+                logged.div_ceil(1_000_000)
             ));
         }
         // A step that is reached again and again is told once.
         if step > told || used + DISK_STEP_BACK < told {
             self.disk_step.store(step, Ordering::Relaxed);
         }
+    }
+}
+
+/// How many percent of a disk are used, and the step that this has reached, 0 for none.
+fn disk_step(free: u64, total: u64, logged: u64) -> (u64, u64) {
+    let used = 100 - u128::from(free) * 100 / u128::from(total);
+    let used = u64::try_from(used).unwrap_or(0);
+    let is_ample = free >= logged.max(DISK_AMPLE_BYTES).saturating_mul(DISK_AMPLE);
+    let step = DISK_STEPS.into_iter().rfind(|step| used >= *step && !is_ample);
+    (used, step.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::disk_step;
+
+    #[test]
+    fn a_disk_that_fills_up_is_told_at_each_step_unless_there_is_ample_room() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(disk_step(21 * GIB, 100 * GIB, 30 * GIB), (79, 0));
+        assert_eq!(disk_step(20 * GIB, 100 * GIB, 30 * GIB), (80, 80));
+        assert_eq!(disk_step(5 * GIB, 100 * GIB, 0), (95, 90));
+        assert_eq!(disk_step(40 * GIB, 300 * GIB, GIB), (87, 0), "ten logs find room");
+        assert_eq!(disk_step(40 * GIB, 300 * GIB, 5 * GIB), (87, 80));
     }
 }
