@@ -202,8 +202,13 @@ fn wait_for(c: &mut Connection, deadline_ms: i64) {
 fn a_key_that_expires_while_it_is_watched_has_changed() {
     let server = server();
     let (mut c, mut other) = (server.connect(), server.connect());
-    let deadline_ms = set_short(&mut other, "k");
-    c.check("WATCH k", "+OK");
+    let mut deadline_ms = 0;
+    wait_until("it is watched before its deadline", || {
+        c.check("UNWATCH", "+OK");
+        deadline_ms = set_short(&mut other, "k");
+        c.check("WATCH k", "+OK");
+        now_ms(&mut c) < deadline_ms
+    });
     wait_for(&mut other, deadline_ms);
     assert!(!exec(&mut c));
 }

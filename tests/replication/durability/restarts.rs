@@ -127,6 +127,7 @@ fn a_key_that_had_expired_before_the_end_is_deleted_in_the_stream() {
         let primary = place.start();
         let mut c = primary.connect();
         assert_eq!(info(&mut c, "master_replid2"), id, "{directives:?}");
+        wait_until("it has come back", || c.ask("WAIT 1 100").int() == 1);
         wait_until("it has expired there, too", || r.ask("DBSIZE").int() == 0);
         assert_eq!(syncs(&mut c), one_continued(), "{directives:?}");
     }
