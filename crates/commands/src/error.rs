@@ -171,6 +171,21 @@ impl CommandError {
         }
     }
 
+    /// True if this line says that something has no room in this server, whatever its data: loading all data of the one
+    /// where it has would fail as well.
+    #[must_use]
+    pub fn is_of_limit(line: &[u8]) -> bool {
+        const LINES: [CommandError; 3] = [
+            CommandError::STRING_TOO_LONG,
+            CommandError::DB_OUT_OF_RANGE,
+            CommandError::WRONG_PAYLOAD,
+        ];
+        let key_too_long = Self::from(tierce_keyspace::Error::KeyTooLong { len: 0, max: 0 });
+        let key_begin = key_too_long.as_str().split_inclusive("key of ").next();
+        LINES.iter().any(|error| error.as_str().as_bytes() == line)
+            || key_begin.is_some_and(|begin| line.starts_with(begin.as_bytes()))
+    }
+
     /// The whole line.
     pub fn as_str(&self) -> &str {
         match &self.0 {

@@ -195,6 +195,30 @@ fn nothing_of_a_damaged_copy_stays() {
     }
 }
 
+/// Also without a log, where the server is made empty before it loads.
+#[test]
+fn a_value_that_is_too_long_is_noticed_before_the_old_data_go() {
+    let (dir, file) = (TempDir::new(), b"REDIS0010\xfe\x00\x00\x01k\x80\x00\x20\x00\x00".to_vec());
+    let len = 2 << 20;
+    let bytes = [file, vec![b'x'; len], vec![0xff, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let path = dir.path().join("copy.rdb");
+    std::fs::write(&path, bytes).expect("a file");
+    let options = ["--appendonly", "no", "--proto-max-bulk-len", "1mb"];
+    let engine = open(dir.path(), &options).expect("a new store");
+    set(&engine, "of before", Expiry::Never);
+    let mut locks = engine.keyspace.locks();
+    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let replaced = engine.replace_all(&path, &mut locks, place, || true);
+    let error = replaced.map(drop).expect_err("the limit is lower").to_string();
+    assert!(
+        error.contains("a value of 2097152 bytes is longer than the 1048576 allowed"),
+        "{error}"
+    );
+    drop(locks);
+    assert_eq!(keys(&engine), ["of before"]);
+    engine.close();
+}
+
 /// Without a log nothing has to be there at any moment, so that the server is made empty first.
 #[test]
 fn a_copy_that_breaks_off_without_a_log_leaves_nothing() {

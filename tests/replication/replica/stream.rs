@@ -253,6 +253,30 @@ fn nonsense_in_the_stream_ends_the_link_and_not_the_server() {
     wait_for_log(&server, "The primary's command NOSUCHCOMMAND in database 0 failed here");
 }
 
+/// As it did when a redis-server had a key that is too long here: a copy has the same key.
+#[test]
+fn what_a_full_copy_would_have_as_well_does_not_end_the_link() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[("k", "v")]);
+    let mut commands = encode(&["SET", "k".repeat(70_000).as_str(), "v"]);
+    commands.extend(stream(&["COPY k l DB 99", "RESTORE l 0 nonsense", "SET k w"]));
+    follower.send(&commands);
+    follower.wait_for(commands.len() as u64);
+    c.check("GET k", r#""w""#);
+    c.check("DBSIZE", ":1");
+    assert_eq!(field(&mut c, "unexpected_error_replies"), "3");
+    // One that a copy heals, if it can be loaded.
+    follower.send(stream(&["LPUSH k a"]));
+    let (mut follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, "PSYNC ? -1");
+    follower.send(format!("+FULLRESYNC {ID} 100000\r\n"));
+    follower.send_file(b"no file at all");
+    wait_for_log(&server, "The next full copy is asked for in ");
+    c.check("GET k", r#""w""#);
+}
+
 #[test]
 fn a_silent_primary_is_left() {
     let primary = Primary::new();

@@ -91,7 +91,7 @@ const PAUSE_DOUBLED_MAX: u32 = 10;
 /// When a replica asks for a full copy because its data may differ from the primary's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Healing {
-    /// The data may differ since the last full copy.
+    /// The data may differ since the last full copy that was loaded.
     pub differs: bool,
     copies: u32,
     not_before_ms: i64,
@@ -100,13 +100,20 @@ pub struct Healing {
 impl Healing {
     /// True if a copy is to be asked for now, which counts as asked for.
     pub fn begins(&mut self, now_ms: i64) -> bool {
-        if !self.differs || now_ms < self.not_before_ms {
-            return false;
+        let is_due = self.differs && now_ms >= self.not_before_ms;
+        if is_due {
+            self.not_before_ms = now_ms + (PAUSE_MS << self.copies.min(PAUSE_DOUBLED_MAX));
+            self.copies += 1;
         }
-        self.not_before_ms = now_ms + (PAUSE_MS << self.copies.min(PAUSE_DOUBLED_MAX));
-        self.copies += 1;
-        self.differs = false;
-        true
+        is_due
+    }
+
+    /// A full copy could not be loaded. The pause before the next one, if it was to heal: that would most likely fail
+    /// for the same reason.
+    pub fn pause_after_failure(&mut self, now_ms: i64) -> Option<Duration> {
+        self.begins(now_ms);
+        let ms = u64::try_from(self.not_before_ms - now_ms).unwrap_or(0);
+        self.differs.then_some(Duration::from_millis(ms))
     }
 }
 
@@ -518,6 +525,24 @@ mod tests {
         assert!(role.follow(None, 0));
         assert!(!role.is_read_only() && role.owner().is_none());
         assert!(!role.update(number, |_| panic!("of an old role")));
+    }
+
+    #[test]
+    fn pauses_between_copies_that_heal_grow_also_when_they_cannot_be_loaded() {
+        let mut healing = Healing::default();
+        assert_eq!((healing.begins(0), healing.pause_after_failure(0)), (false, None));
+        healing.differs = true;
+        assert!(healing.begins(0));
+        let pause = |healing: &mut Healing, now_ms| healing.pause_after_failure(now_ms).unwrap();
+        assert_eq!(pause(&mut healing, 1000), Duration::from_secs(59));
+        assert_eq!(pause(&mut healing, 60_000), Duration::from_secs(120));
+        assert_eq!(pause(&mut healing, 180_000), Duration::from_secs(240));
+        // One was loaded, and the next command fails.
+        healing.differs = false;
+        assert_eq!(healing.pause_after_failure(500_000), None);
+        healing.differs = true;
+        assert!(healing.begins(500_000));
+        assert_eq!(pause(&mut healing, 500_000), Duration::from_secs(480));
     }
 
     #[test]

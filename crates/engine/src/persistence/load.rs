@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Instant;
 
+use tierce_keyspace::Error::ValueTooLong;
 use tierce_keyspace::{
     CodeKind, DbIndex, ItemNote, Keyspace, Options, STREAM_NAME_LEN, ShardLocks,
 };
@@ -383,9 +384,14 @@ impl Parser<'_> {
         let place = Place { db, hash: self.keyspace.hash(&entry.key), deadline_ms, note };
         let Self { reader, outgoing, .. } = self;
         let (mut loading, mut outgoing) = (loading, outgoing.as_mut());
+        let len_max = self.keyspace.value_len_max();
+        let mut too_long = None;
         let visited = reader.visit_value(|part| {
             match (&mut loading, part, &mut outgoing) {
                 (Some(loading), part, _) => loading.add(part)?,
+                (None, ValuePart::String(bytes), _) if bytes.len() > len_max => {
+                    too_long = Some(bytes.len() as u64);
+                }
                 (None, ValuePart::String(bytes), Some(outgoing)) => {
                     outgoing.string(&entry.key, bytes, place);
                 }
@@ -408,6 +414,11 @@ impl Parser<'_> {
                 let key = entry.key.escape_ascii().to_string();
                 return Err(LoadError::Value { path, key, offset, flaw: flaw.to_string() });
             }
+        }
+        // Found out before anything is replaced by the file.
+        if let Some(len) = too_long {
+            let (key, error) = (entry.key.escape_ascii(), ValueTooLong { len, max: len_max });
+            return Err(self.unsupported(format_args!("the key {key}: {error}")));
         }
         if let Some(names) = &mut self.names {
             names.keys.insert((db, entry.key.clone()));

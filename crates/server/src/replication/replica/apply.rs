@@ -20,6 +20,7 @@ use crate::clients::{Client, Origin};
 use crate::command::Group;
 use crate::commands::replication::role::Following;
 use crate::commands::scripting::ENDED_BY_SHUTDOWN;
+use crate::error::CommandError;
 use crate::execute;
 use crate::server::Server;
 
@@ -226,7 +227,8 @@ impl<'s> Applier<'s> {
         let server = self.server;
         let command = execute::resolve(server, args).ok();
         // A full copy does not help against a command that is missing here, and a script may have failed there as well.
-        let heals = command.is_some_and(|command| command.spec.group != Group::Scripting);
+        let heals = command.is_some_and(|command| command.spec.group != Group::Scripting)
+            && !CommandError::is_of_limit(error);
         let note = |following: &mut Following| following.healing.differs |= heals;
         let _ = server.role.update(self.number, note);
         server.role.note_failed();

@@ -71,7 +71,7 @@ enum FollowError {
     File(#[from] SaveError),
     #[error("the full copy cannot be written: {0}")]
     Write(io::Error),
-    #[error("the full copy cannot be loaded, and the data stay as they were: {0}")]
+    #[error("the full copy cannot be loaded: {0}")]
     Load(ReloadError),
     #[error("the log takes no writes, so that nothing of the stream can be applied")]
     NotLogged,
@@ -159,7 +159,12 @@ fn run(server: &Server) {
         let mut session = Session::new(server, following);
         let outcome = session.follow();
         let now_ms = crate::clock::unix_ms();
+        let could_not_load = matches!(outcome, Err(FollowError::Load(_)));
+        let mut pause = None;
         let is_current = server.role.update(number, |following| {
+            if could_not_load {
+                pause = following.healing.pause_after_failure(now_ms);
+            }
             if following.link == LinkState::Connected {
                 following.down_since_ms = now_ms;
             }
@@ -185,7 +190,11 @@ fn run(server: &Server) {
             server.log.warning(format_args!("The link to the primary {primary} is over: {text}"));
             last_error = text;
         }
-        server.role.pause(number, RETRY_AFTER);
+        if let Some(pause) = pause {
+            let seconds = pause.as_secs();
+            server.log.warning(format_args!("The next full copy is asked for in {seconds} s"));
+        }
+        server.role.pause(number, pause.unwrap_or_default().max(RETRY_AFTER));
     }
 }
 
