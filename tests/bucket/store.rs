@@ -11,8 +11,8 @@ use tierce_harness::{TempDir, free_port, wait_until};
 
 use super::restart::copy;
 use super::{
-    contents, files, info, kill, objects, refused, start, stop, text, tool, url, wait_for_bucket,
-    wait_for_state,
+    contents, files, for_long, info, kill, objects, refused, start, stop, text, tool, url,
+    wait_for_bucket, wait_for_state, wait_until_followed,
 };
 use crate::{launch, program};
 
@@ -109,6 +109,28 @@ fn a_directory_that_goes_away_is_not_made_anew() {
     assert_eq!(code, 0, "{said}");
     let server = start(other.path(), &bucket).with("bucket", &url).start();
     assert_eq!(contents(&mut server.connect()), expected);
+}
+
+/// Also a server that only reads the log knows it by its objects.
+#[test]
+fn a_follower_goes_on_in_a_copy_of_the_directory() {
+    let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
+    let root = bucket.path().join("root");
+    let url = format!("file://{}", root.display());
+    let owner = for_long(first.path(), &bucket).with("bucket", &url).start();
+    let mut a = owner.connect();
+    a.check("SET a 1", "+OK");
+    wait_for_bucket(&mut a);
+    let follower = for_long(second.path(), &bucket).with("bucket", &url).start();
+    let mut b = follower.connect();
+    wait_until_followed(&mut a, &mut b);
+    let aside = bucket.path().join("aside");
+    fs::rename(&root, &aside).expect("moved");
+    wait_until("it notices", || info(&mut b, "bucket_last_error").contains("is its file system"));
+    copy(&aside, &root);
+    a.check("SET a 2", "+OK");
+    wait_until_followed(&mut a, &mut b);
+    b.check("GET a", r#""2""#);
 }
 
 /// Objects that are lost in the bucket are still in the data directory.

@@ -22,7 +22,7 @@ pub(crate) struct Directory {
 struct Held {
     /// The directory itself, wherever its path leads.
     file: Option<File>,
-    /// An object of the log, by its name below the directory. Where it is, the log is, also on another file system.
+    /// The last object of the log that was seen, by its name below the directory. Where it is, the log is, also on another file system.
     anchor: Option<String>,
 }
 
@@ -31,9 +31,12 @@ impl Directory {
         Self { path, held: Mutex::default() }
     }
 
-    /// An object is there.
+    /// An object of the log is there.
     pub(crate) fn note_anchor(&self, name: &str) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).anchor = Some(name.to_owned());
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.anchor.as_deref() < Some(name) {
+            held.anchor = Some(name.to_owned());
+        }
     }
 
     /// Refuses a request while the path does not lead to the directory of the log.

@@ -236,9 +236,12 @@ fn parse(mut fields: Reader<'_>) -> Option<(Header, u32, u64)> {
     is_possible.then_some((header, sum, stored_len))
 }
 
+/// The names of records begin with this.
+pub(crate) const LOG_FOLDER: &str = "log/";
+
 /// `log/<20 digits>`: names sort as their numbers do.
 pub fn log_name(number: u64) -> String {
-    format!("log/{number:020}")
+    format!("{LOG_FOLDER}{number:020}")
 }
 
 #[cfg(test)]

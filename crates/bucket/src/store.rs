@@ -19,6 +19,7 @@ use crate::directory::Directory;
 use crate::env::{Env, System};
 use crate::error::{Error, Result};
 use crate::location::Location;
+use crate::record::LOG_FOLDER;
 use crate::rules::Rule;
 
 /// How long requests may take and are repeated, and how long objects get.
@@ -268,6 +269,12 @@ impl Store {
                 return Err(Error::damaged(name, format!("{size} bytes are too many")));
             }
         };
+        if bytes.is_some()
+            && let Some(directory) = &self.directory
+            && name.starts_with(LOG_FOLDER)
+        {
+            directory.note_anchor(name);
+        }
         Counters::add(&self.counters.bytes_down, bytes.as_ref().map_or(0, Bytes::len));
         Ok(bytes)
     }
