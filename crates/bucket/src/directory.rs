@@ -5,37 +5,36 @@
 //! also keeps it from being unmounted by mistake, and a request is refused while its path leads elsewhere.
 
 use std::fs::{File, Metadata, metadata};
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use object_store::Error;
 
 /// The directory, if the first object was put, and what was last known to be in it.
+///
+/// **Invariant:** no lock is held during a call of the file system, which may not answer.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
     /// The directory itself, wherever its path leads.
-    file: Option<File>,
-    /// The last object of the log that was seen, by its name below the directory. Where it is, the log is, also on another file system.
-    anchor: Option<String>,
+    held: Mutex<Option<Arc<File>>>,
+    /// The last object of the log that was seen, by its name below the directory. Where it is, the log is, also on
+    /// another file system.
+    anchor: Mutex<Option<String>>,
 }
 
 impl Directory {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, held: Mutex::default() }
+        Self { path, held: Mutex::default(), anchor: Mutex::default() }
     }
 
     /// An object of the log is there.
     pub(crate) fn note_anchor(&self, name: &str) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.anchor.as_deref() < Some(name) {
-            held.anchor = Some(name.to_owned());
+        let mut anchor = lock(&self.anchor);
+        if anchor.as_deref() < Some(name) {
+            *anchor = Some(name.to_owned());
         }
     }
 
@@ -52,10 +51,12 @@ impl Directory {
     }
 
     fn check_now(&self) -> Result<(), &'static str> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = lock(&self.held).clone();
         let there = metadata(&self.path).ok().filter(Metadata::is_dir);
-        let Some(file) = &held.file else {
-            held.file = there.and_then(|_| File::open(&self.path).ok());
+        let Some(file) = held else {
+            if there.is_some() {
+                self.hold();
+            }
             return Ok(());
         };
         let there = there.ok_or("has gone")?;
@@ -63,11 +64,47 @@ impl Directory {
         if file.metadata().is_ok_and(is_held) {
             return Ok(());
         }
-        let anchor = held.anchor.as_ref().map(|anchor| self.path.join(anchor));
+        let anchor = lock(&self.anchor).as_ref().map(|anchor| self.path.join(anchor));
         if !anchor.is_some_and(|anchor| anchor.exists()) {
             return Err("is another directory than before, without the log");
         }
-        held.file = File::open(&self.path).ok();
+        self.hold();
         Ok(())
+    }
+
+    fn hold(&self) {
+        let file = File::open(&self.path).ok().map(Arc::new);
+        let before = mem::replace(&mut *lock(&self.held), file);
+        drop(before);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env::temp_dir;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Tasks note objects while another thread may wait for the file system.
+    #[test]
+    fn an_object_is_noted_while_the_directory_is_looked_for() {
+        let directory = Arc::new(Directory::new(temp_dir()));
+        assert_eq!(directory.check_now(), Ok(()));
+        let _looks = lock(&directory.held);
+        let (done, is_done) = channel();
+        let notes = Arc::clone(&directory);
+        thread::spawn(move || {
+            ["log/2", "log/1"].iter().for_each(|name| notes.note_anchor(name));
+            done.send(())
+        });
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(()));
+        assert_eq!(lock(&directory.anchor).as_deref(), Some("log/2"));
     }
 }
