@@ -397,14 +397,17 @@ impl Primary {
         good
     }
 
-    /// Waits for a change of the replicas, but no longer than so. `false` if the server ends.
+    /// Waits for a change of the replicas, but no longer than so. Without replicas a copy that begins is not waited for:
+    /// the last one may have left since it was asked for. `false` if the server ends.
     #[must_use]
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         match at_most {
             _ if state.ends => {}
             Some(at_most) => _ = self.work.wait_for(&mut state, at_most),
-            None if state.replicas.is_empty() => self.work.wait(&mut state),
+            None if state.replicas.is_empty() && state.beginning.is_none() => {
+                self.work.wait(&mut state);
+            }
             None => {}
         }
         !state.ends
@@ -574,6 +577,22 @@ mod tests {
         assert_eq!(sink.stream_db(), None, "its writer goes on, and notices");
         assert_eq!((copy.ended(), primary.place_copy(1)), (Some(false), 0));
         assert!(!primary.cancel_beginning());
+    }
+
+    /// The thread that starts copies would else wait without end, and who writes the copy for the thread.
+    #[test]
+    fn a_copy_whose_last_replica_has_left_is_not_waited_for() {
+        let primary = Arc::new(Primary::new());
+        let (replica, _) = ask(&primary, place_at(1, 0));
+        let (copy, _sink) = Copy::begin(Duration::from_secs(60), None, Box::new(|| ()));
+        primary.begin_stream(0);
+        assert_eq!(primary.begin_copy(copy), Some(Begun::Mark(1)));
+        primary.forget(&replica);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let waiting = Arc::clone(&primary);
+        std::thread::spawn(move || done.send(waiting.wait(None)));
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(true));
+        assert!(primary.cancel_beginning());
     }
 
     fn place_at(digit: u8, offset: u64) -> link::Place {
