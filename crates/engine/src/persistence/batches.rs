@@ -159,14 +159,18 @@ impl Outgoing {
     pub(super) fn pass_on(&mut self) -> Result<(), LoadError> {
         let out_max = if self.len() >= LARGE_BYTES { 0 } else { BATCHES - 1 };
         let offset = self.batch.offset;
-        self.full.send(std::mem::take(&mut self.batch)).map_err(|_| GivenUp)?;
+        // Also when the other thread takes no more, the next one begins where this one ends.
+        self.begin = offset;
+        let next = Batch { offset, ..Batch::default() };
+        self.full.send(std::mem::replace(&mut self.batch, next)).map_err(|_| GivenUp)?;
         self.out += 1;
         while self.out > out_max {
             self.spare.push(self.stored.recv().map_err(|_| GivenUp)?);
             self.out -= 1;
         }
-        self.batch = self.spare.pop().unwrap_or_default();
-        (self.batch.offset, self.begin) = (offset, offset);
+        if let Some(spare) = self.spare.pop() {
+            self.batch = Batch { offset, ..spare };
+        }
         Ok(())
     }
 }
@@ -337,8 +341,11 @@ mod tests {
                         &value,
                         Place { db: DbIndex::ZERO, hash, deadline_ms: None, note },
                     );
-                    out.note_read((number * len) as u64)?;
+                    if out.note_read((number * len) as u64).is_err() {
+                        break;
+                    }
                 }
+                // Also behind an error, as the reader of a file does.
                 out.pass_on()
             };
             let _ = done.send(pass(read, storer));
