@@ -24,11 +24,13 @@ use crate::command::{Access, Command, CommandId, Flags, Table};
 use crate::config::{DirectiveId, Peer, Settings};
 use crate::engine::Engine;
 use crate::error::{CommandError, Interrupt};
+use crate::gates;
 use crate::hot_keys::{HotKeys, Sums};
 use crate::message::Notice;
 use crate::offload::Offload;
 use crate::process;
 use crate::pubsub::PubSub;
+use crate::replica_level::ReplicaLevel;
 use crate::replication::Primary;
 use crate::replication::failover::Failover;
 use crate::replication::role::{Address, Role};
@@ -290,13 +292,13 @@ impl Kernel {
     }
 
     /// Whether what has passed the gates must not change data any more, or not yet, by what other threads have closed
-    /// since: a pause, a log or snapshots that fail. To be asked with the keys locked, just before the change.
+    /// since: a pause, a log or snapshots that fail, replicas that are missing for its level. To be asked with the keys locked, just before the change.
     #[must_use]
-    pub fn has_closed(&self, access: Access) -> bool {
+    pub fn has_closed(&self, access: Access, level: Option<ReplicaLevel>) -> bool {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
         let is_refused = || {
             let is_full = self.durability.refuses_writes() || self.persistence.refuses_writes();
-            is_full || self.role.is_read_only() || self.role.lacks_replicas()
+            is_full || self.role.is_read_only() || gates::lacks_replicas(self, level)
         };
         (access.writes && is_refused()) || ((access.writes || access.may_write) && is_paused())
     }

@@ -511,7 +511,7 @@ impl<'k> Run<'k, '_> {
             return false;
         }
         // Its thread is none of those that say when they are done with what they had let in.
-        if writes && kernel.has_closed(Access::of(command.spec)) {
+        if writes && kernel.has_closed(Access::of(command.spec), caller.replica_level(kernel)) {
             return false;
         }
         let begin = output.mark();

@@ -182,7 +182,8 @@ impl<'k> Context<'_, 'k> {
     pub(super) fn judge_again_as(&self, access: Access) -> impl FnOnce() -> Done + use<'k> {
         let (kernel, comes_late) = (self.kernel, self.mode.comes_late());
         let is_in_vain = self.mode.is_in_vain();
-        move || match comes_late && (is_in_vain || kernel.has_closed(access)) {
+        let level = if comes_late { self.caller.replica_level(kernel) } else { None };
+        move || match comes_late && (is_in_vain || kernel.has_closed(access, level)) {
             true => Err(Interrupt::Gate.into()),
             false => Ok(()),
         }

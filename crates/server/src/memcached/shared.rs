@@ -9,6 +9,7 @@ use tierce_keyspace::{DbIndex, Freeing};
 use super::counters::{Counters, Totals};
 use super::prefixes::Prefixes;
 use crate::command::{Access, Operations};
+use crate::commands::replica_level::ReplicaLevel;
 use crate::front_ends::Stages;
 use crate::gates::{Admission, Gates};
 use crate::kernel::Kernel;
@@ -102,7 +103,7 @@ impl Shared {
         let mut all = locks.lock_all();
         // What has closed meanwhile, as for a failover, finds out with the shards that nothing more changes. Nor is it
         // time if a client has just asked for another one.
-        if !kernel.has_closed(Access::CHANGE)
+        if !kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))
             && self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok()
         {
             all.locks().flush([self.db], Freeing::Later);

@@ -5,10 +5,12 @@ use tierce_wire::resp::Proto;
 
 use super::bench::Bench;
 use super::calls::Call;
+use crate::command::Access;
 use crate::commands;
 use crate::error::Interrupt;
 use crate::execute::WEIGHT_MAX;
 use crate::pubsub::Kind;
+use crate::replica_level::ReplicaLevel;
 use crate::waiting::ConnAddress;
 
 /// Elements of each collection here.
@@ -430,4 +432,13 @@ fn what_changes_the_role_does_not_wait_for_it_on_a_worker() {
         assert_eq!(bench.transaction_on_worker(&calls), Some(Interrupt::Role), "{line}");
         assert_eq!(bench.changes(), changes, "{line}");
     }
+}
+
+/// Replicas may have left since a command that comes late was let in.
+#[test]
+fn what_is_asked_before_a_late_change_is_that_of_the_gates() {
+    let Bench { kernel, .. } = &Bench::new(Proto::Resp2);
+    let level = Some(ReplicaLevel { replicas: 1, is_logged: false });
+    assert!(!kernel.has_closed(Access::CHANGE, None));
+    assert!(kernel.has_closed(Access::CHANGE, level), "there is no stream that could confirm it");
 }
