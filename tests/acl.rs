@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
+use tierce_harness::{Both, Connection, Server, TempDir, encode, wait_until};
 
 use crate::memcached::{answer, check_frames, frame};
 use crate::tracking::{INVALIDATE_ALL, id_of, invalidate, told, tracker};
@@ -744,6 +745,44 @@ fn many_connections_guess_no_faster_than_one_and_keep_nobody_out() {
     assert!(guessers.len() > 30);
     // The one whose password they guess.
     login("HELLO 2 SETNAME auth AUTH alice pw");
+}
+
+/// A stranger opens one connection after the other and guesses on each.
+#[test]
+fn who_guesses_from_elsewhere_keeps_nobody_out() {
+    let launch = launch().with("requirepass", "right").with("http-metrics-token", "scraper");
+    let http = Both::start(launch, "http-port");
+    let from = |last| Connection::tcp_from(Ipv4Addr::new(127, 0, 0, last), http.server.address());
+    let mut first = from(2);
+    for _ in 0..14 {
+        first.check("AUTH bad", WRONG);
+    }
+    let mut strangers = Vec::new();
+    let mut wait_while = |what: &str, is_silent: &mut dyn FnMut(Duration) -> bool| {
+        for _ in 0..400 {
+            let mut stranger = from(2);
+            stranger.send(encode(&["AUTH", "bad"]));
+            strangers.push(stranger);
+            if !is_silent(Duration::from_millis(20)) {
+                return;
+            }
+        }
+        panic!("{what} is kept out");
+    };
+    let mut honest = from(3);
+    honest.send(encode(&["AUTH", "right"]));
+    wait_while("a client", &mut |limit| honest.is_silent_for(limit));
+    honest.expect("+OK");
+    let mut scraper = http.connect();
+    let request =
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer scraper\r\n\r\n";
+    scraper.write_all(request.as_bytes()).expect("sent");
+    let mut answer = [0; 12];
+    wait_while("Prometheus", &mut |limit| {
+        scraper.set_read_timeout(Some(limit)).expect("a socket");
+        scraper.read_exact(&mut answer).is_err()
+    });
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 #[test]

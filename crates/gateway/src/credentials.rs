@@ -67,6 +67,13 @@ pub(crate) fn check(
     })
 }
 
+/// The token of `/metrics` was right, so that the next request from there does not wait for those that guess elsewhere.
+pub(crate) fn note_token(kernel: &Kernel, client: &Client, credentials: Option<Credentials>) {
+    if let Some(Credentials { user, .. }) = credentials {
+        kernel.acl.guesses.note_token(client.host(), &user, clock::unix_ms());
+    }
+}
+
 /// The token of the header Authorization, if its scheme is `Bearer`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = parts(headers)?;

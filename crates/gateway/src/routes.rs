@@ -72,9 +72,12 @@ async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Respons
 async fn measure(shared: &Shared, request: &Parts) -> Result<Response, Failure> {
     let Some(kernel) = shared.kernel() else { return metrics::response(None) };
     let client = request.extensions.get::<Arc<Client>>().ok_or_else(no_connection)?;
-    // A token that is wrong may still be a password, so both are guessed at one pace.
+    // A token that is wrong may still be a password, so both are guessed at one pace. A right one waits as well:
+    // otherwise many requests at once would find it, before the first wrong one is counted.
     let credentials = credentials::present(kernel, client, &request.headers).await?;
-    if !metrics::has_token(&request.headers, shared.config.settings().http_metrics_token()) {
+    if metrics::has_token(&request.headers, shared.config.settings().http_metrics_token()) {
+        credentials::note_token(kernel, client, credentials);
+    } else {
         refuse_in_protected_mode(kernel, client)?;
         let rights = credentials::check(kernel, client, credentials)?;
         metrics::check_rights(kernel, &rights)?;

@@ -1,13 +1,14 @@
 //! A connection, read one reply at a time.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use socket2::{Domain, Socket, Type};
 
 use crate::patience::{PATIENCE, check_limit};
 use crate::{Reply, TlsStream, encode, tls_stream, words};
@@ -34,7 +35,23 @@ impl Connection {
     #[track_caller]
     #[must_use]
     pub fn tcp(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap_or_else(|e| panic!("{address}: {e}"));
+        Self::of_tcp(TcpStream::connect(address).unwrap_or_else(|e| panic!("{address}: {e}")))
+    }
+
+    /// Connects over TCP from another address of this machine, as another client.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    #[track_caller]
+    #[must_use]
+    pub fn tcp_from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from((source, 0)).into()).expect("an address of this machine");
+        socket.connect(&address.into()).unwrap_or_else(|e| panic!("{address}: {e}"));
+        Self::of_tcp(socket.into())
+    }
+
+    fn of_tcp(stream: TcpStream) -> Self {
         // Half a request has to leave at once.
         stream.set_nodelay(true).expect("a socket option");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");

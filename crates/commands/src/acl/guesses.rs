@@ -6,7 +6,10 @@
 //! no thread does.
 //!
 //! Honest clients are not held up by their neighbours: once a user has authenticated from an address, the two have a
-//! lane of their own, and are in no other. In a lane the newest attempt goes first, since those that guess wait already.
+//! lane of their own, and are in no other. Nor are they shut out by strangers: an address without wrong passwords of its
+//! own does not queue in the lane of a user. Its attempts wait once, for the delay of that lane. So a guesser with many
+//! addresses is slowed down at each of them. In a lane the newest attempt goes first, since those that guess wait
+//! already.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -44,6 +47,8 @@ pub struct Guesses(Mutex<State>);
 pub struct Attempt {
     /// Its number, higher than that of all before; 0 if no attempt waits.
     number: u64,
+    /// When it passes if its address has no wrong passwords.
+    due_ms: i64,
 }
 
 impl Attempt {
@@ -59,10 +64,17 @@ impl Attempt {
         if self.number == 0 {
             state.attempts += 1;
             self.number = state.attempts;
+            self.due_ms = now_ms + state.delay_ms(address, user, now_ms);
         }
+        let has_guessed = state.has_guessed(address, user, now_ms);
         let mut until_ms = 0;
         state.each_lane(address, user, |lane| {
-            until_ms = until_ms.max(lane.admits_ms(self.number, now_ms));
+            let admits_ms = match has_guessed {
+                true => lane.admits_ms(self.number, now_ms),
+                false if lane.delay_ms(now_ms) == 0 => 0,
+                false => self.due_ms,
+            };
+            until_ms = until_ms.max(admits_ms);
         });
         if until_ms > now_ms {
             return Some(until_ms);
@@ -103,10 +115,15 @@ struct Lane {
 }
 
 impl Lane {
+    /// Whether it has no wrong passwords, or is as if it had none.
+    fn is_forgotten(&self, now_ms: i64) -> bool {
+        self.wrong == 0 || now_ms - self.wrong_ms >= FORGOTTEN_AFTER_MS
+    }
+
     fn delay_ms(&self, now_ms: i64) -> i64 {
         match self.wrong.saturating_sub(FREE) {
             0 => 0,
-            _ if now_ms - self.wrong_ms >= FORGOTTEN_AFTER_MS => 0,
+            _ if self.is_forgotten(now_ms) => 0,
             beyond => (DELAY_MS_MIN << (beyond - 1).min(10)).min(DELAY_MS_MAX),
         }
     }
@@ -127,7 +144,7 @@ impl Lane {
     }
 
     fn note_wrong(&mut self, now_ms: i64) {
-        if now_ms - self.wrong_ms >= FORGOTTEN_AFTER_MS {
+        if self.is_forgotten(now_ms) {
             self.wrong = 0;
         }
         self.wrong = self.wrong.saturating_add(1);
@@ -140,11 +157,7 @@ impl Guesses {
     /// Milliseconds between two attempts from an address to be `user`.
     #[must_use]
     pub fn delay_ms(&self, address: &str, user: &[u8], now_ms: i64) -> i64 {
-        let mut delay_ms = 0;
-        self.0
-            .lock()
-            .each_lane(address, user, |lane| delay_ms = delay_ms.max(lane.delay_ms(now_ms)));
-        delay_ms
+        self.0.lock().delay_ms(address, user, now_ms)
     }
 
     /// An attempt has failed. How many have since the last warning, if it is time for another one.
@@ -172,6 +185,14 @@ impl Guesses {
         // Many honest clients come one after the other, without a delay.
         (lane.opens_ms, lane.used_ms) = (now_ms, now_ms);
     }
+
+    /// A token was right that lets a client do less than `user` may. So the lane does not open earlier: the token would
+    /// be a way to guess the password without delays.
+    pub fn note_token(&self, address: &str, user: &[u8], now_ms: i64) {
+        let state = &mut *self.0.lock();
+        let pair = state.pair(address, user);
+        enter(&mut state.known, pair).used_ms = now_ms;
+    }
 }
 
 impl State {
@@ -184,6 +205,21 @@ impl State {
         for key in self.keys(address, user) {
             self.lanes.get_mut(&key).into_iter().for_each(&mut visit);
         }
+    }
+
+    /// The longest delay of these lanes.
+    fn delay_ms(&mut self, address: &str, user: &[u8], now_ms: i64) -> i64 {
+        let mut delay_ms = 0;
+        self.each_lane(address, user, |lane| delay_ms = delay_ms.max(lane.delay_ms(now_ms)));
+        delay_ms
+    }
+
+    /// Whether attempts from an address to be `user` queue in each of their lanes, because there were wrong passwords
+    /// from there, or because the lane is of that address alone.
+    fn has_guessed(&self, address: &str, user: &[u8], now_ms: i64) -> bool {
+        let [of_address, _] = self.keys(address, user);
+        self.known.contains_key(&self.pair(address, user))
+            || self.lanes.get(&of_address).is_some_and(|lane| !lane.is_forgotten(now_ms))
     }
 
     fn pair(&self, address: &str, user: &[u8]) -> u64 {
@@ -243,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_many_connections_pass_one_by_one_and_the_newest_first() {
+    fn attempts_of_many_connections_of_an_address_pass_one_by_one_and_the_newest_first() {
         let guesses = Guesses::default();
         let mut attempts: [Attempt; 3] = Default::default();
         let mut ask = |index: usize, now_ms| {
@@ -259,6 +295,53 @@ mod tests {
         // The newest one is gone.
         assert_eq!(ask(0, 101), Some(GRACE_MS));
         assert_eq!(ask(0, 121), None);
+    }
+
+    /// A stranger opens a connection every 50 ms and never stops.
+    #[test]
+    fn an_address_that_has_not_guessed_waits_once_whoever_guesses_elsewhere() {
+        let guesses = Guesses::default();
+        fail(&guesses, 20, "a", b"u");
+        let mut strangers = Vec::new();
+        let mut honest = Attempt::default();
+        let mut first = None;
+        let passed = (1..10_000).step_by(50).find(|&now_ms| {
+            let mut stranger = Attempt::default();
+            stranger.waits_until(&guesses, "a", b"u", now_ms);
+            strangers.push(stranger);
+            let until_ms = honest.waits_until(&guesses, "b", b"u", now_ms);
+            first = first.or(until_ms);
+            until_ms.is_none()
+        });
+        assert_eq!((first, passed), (Some(1 + DELAY_MS_MAX), Some(1 + DELAY_MS_MAX)));
+        // After one wrong password it queues with the others, who are many addresses by now.
+        let now_ms = 2_000;
+        guesses.note_wrong("b", b"u", now_ms);
+        assert!(honest.waits_until(&guesses, "b", b"u", now_ms).is_some());
+        let waits = |number: usize, now_ms| {
+            let (address, mut attempt) = (number.to_string(), Attempt::default());
+            guesses.note_wrong(&address, b"u", now_ms);
+            attempt.waits_until(&guesses, &address, b"u", now_ms).is_some()
+        };
+        assert!((0..100).all(|number| waits(number, now_ms)));
+        let until_ms = honest.waits_until(&guesses, "b", b"u", now_ms + DELAY_MS_MAX);
+        assert_eq!(until_ms, Some(now_ms + DELAY_MS_MAX + GRACE_MS));
+        // Its wrong password is forgotten after a minute, if those of the strangers are not.
+        let now_ms = now_ms + FORGOTTEN_AFTER_MS;
+        guesses.note_wrong("a", b"u", now_ms - 1);
+        assert_eq!(honest.waits_until(&guesses, "b", b"u", now_ms), None);
+    }
+
+    #[test]
+    fn a_right_token_makes_known_and_does_not_speed_up_guessing() {
+        let guesses = Guesses::default();
+        fail(&guesses, 20, "b", b"u");
+        guesses.note_token("a", b"u", 1);
+        assert_eq!(guesses.delay_ms("a", b"u", 1), 0);
+        fail(&guesses, 20, "a", b"u");
+        guesses.note_token("a", b"u", 1);
+        let until_ms = Attempt::default().waits_until(&guesses, "a", b"u", 1);
+        assert_eq!(until_ms, Some(1 + DELAY_MS_MAX));
     }
 
     #[test]
