@@ -168,6 +168,51 @@ fn an_append_only_file_is_merged_key_by_key() {
     }
 }
 
+/// The functions of one of them could not be called.
+#[test]
+fn a_library_is_not_merged_beside_another_one_with_its_function() {
+    let scratch = TempDir::new();
+    let library =
+        |name| format!("#!lua name={name}\nredis.register_function('f', function() return 1 end)");
+    let import = |source: &Path, dir: &Path, mode: &[&str]| {
+        run(&[&["import", text(source), "--dir", text(dir)], mode].concat())
+    };
+    let aof = scratch.path().join("appendonly.aof");
+    let load = encode(&["FUNCTION", "LOAD", &library("new")]);
+    fs::write(&aof, [encode(&["SET", "k", "v"]), load].concat()).expect("a file");
+    let (other, rdb) = (scratch.path().join("other"), scratch.path().join("all.rdb"));
+    assert_eq!(import(&aof, &other, &[]).0, 0);
+    assert_eq!(run(&["export", text(&rdb), "--dir", text(&other)]).0, 0);
+    // The function that is there, a key or none, and a file.
+    for (number, (key, mode, source)) in
+        [(true, &["--merge"][..], &aof), (true, &["--merge"], &rdb), (false, &[], &rdb)]
+            .into_iter()
+            .enumerate()
+    {
+        let dir = scratch.path().join(number.to_string());
+        let server = durable(&dir).start();
+        let mut c = server.connect();
+        let loaded = c.call(&["FUNCTION", "LOAD", &library("old").replace("'f'", "'F'")]);
+        assert_eq!(loaded.to_string(), "\"old\"");
+        if key {
+            c.check("SET mine 1", "+OK");
+        }
+        drop(server);
+        let (code, said) = import(source, &dir, mode);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("the libraries old and new both have a function f"), "{said}");
+        let server = durable(&dir).start();
+        let mut c = server.connect();
+        c.check("FCALL F 0", ":1");
+        c.check("DBSIZE", if key { ":1" } else { ":0" });
+        c.check("FUNCTION DELETE old", "+OK");
+        drop(server);
+        let (code, said) = import(source, &dir, mode);
+        assert_eq!(code, 0, "{said}");
+        durable(&dir).start().connect().check("FCALL f 0", ":1");
+    }
+}
+
 #[test]
 fn an_unknown_command_is_named_and_nothing_is_imported() {
     let scratch = TempDir::new();

@@ -4,9 +4,10 @@
 //! and Redis writes a DEL when a key has expired. Only times that count from now, which Redis rewrites
 //! before they get into a file, are added to the present.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use tierce_keyspace::Keyspace;
+use tierce_keyspace::{CodeKind, CodeSet, Keyspace};
 use tierce_output::Output;
 use tierce_wire::resp::OwnedArgs;
 
@@ -54,6 +55,42 @@ impl Executor {
     /// Commands of the next file begin in the first database.
     pub(super) fn begin_file(&mut self) {
         self.caller.select(tierce_keyspace::DbIndex::ZERO);
+    }
+
+    /// Says which of these libraries, named with their sources, cannot be there together because of a function that both
+    /// have. Those of `former` got along with each other.
+    pub(super) fn collision(&self, former: &CodeSet, code: &CodeSet) -> Option<String> {
+        let is_former = |name: &[u8], source: &Arc<[u8]>| {
+            former.get(CodeKind::Library, name).is_some_and(|it| Arc::ptr_eq(it, source))
+        };
+        let all = || code.of(CodeKind::Library);
+        let added = all().filter(|(name, source)| !is_former(name, source));
+        let kept = all().filter(|(name, source)| is_former(name, source));
+        let mut owners = HashMap::new();
+        for ((name, source), is_new) in added.map(|it| (it, true)).chain(kept.map(|it| (it, false)))
+        {
+            if !is_new && owners.is_empty() {
+                break;
+            }
+            // One that cannot be loaded has no functions. The next start logs that.
+            let libraries = &self.kernel.scripts.libraries;
+            let loaded = libraries.load(&self.kernel, name, Arc::clone(source));
+            for known in loaded.iter().flat_map(|library| &library.functions) {
+                let function = known.function.name.to_ascii_lowercase();
+                let function_shown = function.escape_ascii().to_string();
+                let other = match is_new {
+                    true => owners.insert(function, name),
+                    false => owners.get(&function).copied(),
+                };
+                if let Some(other) = other {
+                    let (name, other) = (name.escape_ascii(), other.escape_ascii());
+                    return Some(format!(
+                        "the libraries {name} and {other} both have a function {function_shown}"
+                    ));
+                }
+            }
+        }
+        None
     }
 
     /// Executes one command.

@@ -135,6 +135,17 @@ pub enum TransferError {
         /// What it is.
         what: String,
     },
+    /// Libraries of the source and of the data directory have a function of the same name.
+    #[error(
+        "{}: {what}, so one of them could not be called; remove one with FUNCTION DELETE before, here or there",
+        path.display()
+    )]
+    Functions {
+        /// The file or directory.
+        path: PathBuf,
+        /// Which libraries, and which function.
+        what: String,
+    },
     /// What was to be written exists.
     #[error("{} exists already, and nothing is overwritten; choose another name", path.display())]
     Exists {

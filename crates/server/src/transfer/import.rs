@@ -113,6 +113,7 @@ pub fn import(
         ImportMode::IntoEmpty | ImportMode::Replace => Arc::clone(&store.keyspace),
     };
     let executor = Executor::new(Arc::clone(&keyspace))?;
+    let former_code = store.keyspace.code().all();
     let total = files.iter().map(|file| fs::metadata(file).map_or(0, |file| file.len())).sum();
     let mut import = Import {
         options,
@@ -129,7 +130,7 @@ pub fn import(
     for (at, file) in files.iter().enumerate() {
         import.file(file, at + 1 == files.len())?;
     }
-    let Import { mut report, written_ms, .. } = import;
+    let Import { mut report, written_ms, executor, .. } = import;
     report.bytes = total;
     if options.mode == ImportMode::Merge {
         let unsupported = |error: tierce_keyspace::Error| TransferError::Unsupported {
@@ -138,6 +139,9 @@ pub fn import(
             what: error.to_string(),
         };
         store.merge(&keyspace).map_err(unsupported)?;
+    }
+    if let Some(what) = executor.collision(&former_code, &store.keyspace.code().all()) {
+        return Err(TransferError::Functions { path: options.source.clone(), what });
     }
     let before = store.keys();
     // What had expired when a file was written stays so, whatever the clock says.
