@@ -77,17 +77,61 @@ fn registered_code_counts_towards_maxmemory() {
             reply == "+OK"
         })
         .count();
-    assert!((4..=6).contains(&registered), "{registered}");
+    // Half of it is for code.
+    assert_eq!(registered, 2);
     let memory = c.ask("INFO memory").text().to_owned();
     let shown = memory.lines().find_map(|line| line.strip_prefix("used_memory_scripts:"));
     let shown: usize = shown.expect("the field").trim().parse().expect("a number");
     assert!(shown > registered * source.len(), "{shown}");
-    let refused = c.ask("SET k v").to_string();
-    assert!(refused.starts_with("-OOM"), "{refused}");
+    // The rest is for keys.
+    let value = "v".repeat(100_000);
+    let keys = (0..100)
+        .take_while(|number| c.call(&["SET", &number.to_string(), &value]).to_string() == "+OK")
+        .count();
+    assert!((25..35).contains(&keys), "{keys}");
     for number in 0..registered {
         check(&mut c, &["SCRIPT", "UNREGISTER", &number.to_string()], ":1");
     }
     c.check("SET k v", "+OK");
+}
+
+/// Keys must not go for code, which eviction cannot free.
+#[test]
+fn code_takes_at_most_half_of_the_memory_and_evicts_no_key() {
+    let server = launch().with("maxmemory", "5mb").with("maxmemory-policy", "allkeys-lru").start();
+    let mut c = server.connect();
+    let value = "v".repeat(10_000);
+    for number in 0..200 {
+        check(&mut c, &["SET", &number.to_string(), &value], "+OK");
+    }
+    let library = |name: &str, len| {
+        let code = format!("redis.register_function('{name}', function() return 1 end)");
+        format!("#!lua name={name}\n{code} --{}", "x".repeat(len))
+    };
+    let script = |len| format!("return 1 --{}", "x".repeat(len));
+    let (small, large) = (1_000_000, 2_700_000);
+    check(&mut c, &["FUNCTION", "LOAD", &library("a", small)], "\"a\"");
+    check(&mut c, &["SCRIPT", "REGISTER", "s", &script(small)], "+OK");
+    let dump = c.call(&["FUNCTION", "DUMP"]).bytes().to_vec();
+    for call in [
+        &["FUNCTION", "LOAD", &library("b", small)][..],
+        &["FUNCTION", "LOAD", "REPLACE", &library("a", large)],
+        &["SCRIPT", "REGISTER", "s", &script(large)],
+        &["SCRIPT", "REGISTER", "t", &script(small)],
+    ] {
+        let refused = c.call(call).to_string();
+        assert!(refused.starts_with("-OOM"), "{refused}");
+    }
+    // In place of another one there is room.
+    check(&mut c, &["FUNCTION", "LOAD", "REPLACE", &library("a", small + 1)], "\"a\"");
+    c.check("FUNCTION FLUSH", "+OK");
+    check(&mut c, &["SCRIPT", "REGISTER", "t", &script(small)], "+OK");
+    let restore = [&b"FUNCTION"[..], b"RESTORE", &dump];
+    let refused = c.call(&restore).to_string();
+    assert!(refused.starts_with("-OOM"), "{refused}");
+    c.check("SCRIPT UNREGISTER t", ":1");
+    assert_eq!(c.call(&restore).to_string(), "+OK");
+    c.check("DBSIZE", ":200");
 }
 
 #[test]

@@ -20,7 +20,7 @@ const POLICIES: Kind = Kind::Word(&[
 pub(super) const ROWS: &[Directive] = &[
     row("maxmemory", Kind::Memory(0, u64::MAX), "0",
         "Memory for the data. 0: no limit. `maxmemory-policy` says what happens at the limit. Code that clients keep \
-         counts; connection buffers and the program itself do not."),
+         counts, and is refused beyond half of it; connection buffers and the program itself do not."),
     row("maxmemory-policy", POLICIES, "noeviction",
         "What to evict at the limit: nothing (writes fail), or keys by last use, frequency, deadline or at random. \
          `spill` evicts nothing: values that have not been used for long move to disk."),

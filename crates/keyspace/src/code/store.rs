@@ -66,6 +66,22 @@ impl CodeSet {
         self.bytes[kind as usize]
     }
 
+    /// The memory that all of it takes, in bytes.
+    pub fn total_bytes(&self) -> usize {
+        self.bytes.iter().sum()
+    }
+
+    /// Gives a name this source, in this copy alone.
+    pub fn put(&mut self, kind: CodeKind, name: &[u8], source: Arc<[u8]>) {
+        self.set(kind, name, Some(source));
+    }
+
+    /// Removes all sources of a kind, from this copy alone.
+    pub fn clear(&mut self, kind: CodeKind) {
+        self.sources[kind as usize].clear();
+        self.bytes[kind as usize] = 0;
+    }
+
     /// What comes after a name of a kind, over all kinds; at first after nothing.
     pub(crate) fn next_after(&self, last: Option<&(CodeKind, Box<[u8]>)>) -> Option<Stored<'_>> {
         CodeKind::ALL.into_iter().find_map(|kind| {
@@ -128,8 +144,7 @@ impl CodeStore {
 
     /// The memory it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let all = self.all.read();
-        CodeKind::ALL.into_iter().map(|kind| all.memory_bytes(kind)).sum()
+        self.all.read().total_bytes()
     }
 
     /// Puts or removes a source. Returns the one before.

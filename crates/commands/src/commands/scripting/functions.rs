@@ -3,13 +3,16 @@
 //! Loading a library runs its code, which may take long. So commands that load one run on a thread for long commands.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tierce_engine::library::Header;
+use tierce_keyspace::CodeKind;
 use tierce_rdb::WriterOptions;
 use tierce_rdb::functions::{self, FunctionsError};
 use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::Rest;
 
+use super::check_room;
 use crate::command::{
     Body, Done, Flags, Group, Scope, Spec, at_least, exactly, many, no_arguments,
 };
@@ -221,6 +224,19 @@ fn add(
 ) -> Done {
     let (kernel, judge) = (ctx.kernel, ctx.judge_again());
     let libraries = &kernel.scripts.libraries;
+    let sources: Vec<_> =
+        new.iter().map(|it| (it.name.clone(), Arc::clone(&it.library.code))).collect();
+    let judge = || {
+        judge()?;
+        check_room(kernel, |code| {
+            if existing == Existing::Go {
+                code.clear(CodeKind::Library);
+            }
+            for (name, source) in sources {
+                code.put(CodeKind::Library, &name, source);
+            }
+        })
+    };
     let added: Result<_, CommandError> =
         ctx.guard.change_code(judge, |code| libraries.add(kernel, code, new, existing));
     added?.map_err(error)

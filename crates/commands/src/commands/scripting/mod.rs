@@ -6,7 +6,28 @@ mod functions;
 mod named;
 mod script;
 
-use crate::command::Spec;
+use tierce_keyspace::CodeSet;
+
+use crate::command::{Done, Spec};
+use crate::error::CommandError;
+use crate::kernel::Kernel;
 
 pub(super) const COMMANDS: &[&[Spec]] =
     &[eval::COMMANDS, named::COMMANDS, script::COMMANDS, fcall::COMMANDS, functions::COMMANDS];
+
+/// Refuses a change after which there is more code than before, and more than half of `maxmemory`. Eviction does not free
+/// code, so it would remove keys instead, in the end all of them, and then refuse every write.
+fn check_room(kernel: &Kernel, change: impl FnOnce(&mut CodeSet)) -> Done {
+    let limit_bytes = kernel.keyspace.eviction().limit_bytes;
+    if limit_bytes == 0 {
+        return Ok(());
+    }
+    let present = kernel.keyspace.code().all();
+    let mut changed = CodeSet::clone(&present);
+    change(&mut changed);
+    let bytes = changed.total_bytes();
+    match bytes > present.total_bytes() && bytes as u64 > limit_bytes / 2 {
+        true => Err(CommandError::OUT_OF_MEMORY),
+        false => Ok(()),
+    }
+}

@@ -5,6 +5,7 @@
 use tierce_keyspace::{CODE_NAME_LEN_MAX, CodeKind};
 use tierce_wire::resp::Rest;
 
+use super::check_room;
 use super::eval::{FLAGS, KEYS, compile, run_script, split_keys};
 use crate::command::{Done, Flags, Group, Scope, Spec, at_least, exactly, no_arguments};
 use crate::error::CommandError;
@@ -102,8 +103,12 @@ fn register(ctx: &mut Context<'_, '_>, [name, source]: [&[u8]; 2]) -> Done {
         )));
     }
     let script = compile(ctx, source)?;
-    let judge = ctx.judge_again();
+    let (kernel, judge) = (ctx.kernel, ctx.judge_again());
     let source = script.source();
+    let judge = || {
+        judge()?;
+        check_room(kernel, |code| code.put(CodeKind::Script, name, source.clone()))
+    };
     ctx.guard.change_code(judge, |code| code.put(CodeKind::Script, name, source.clone()))?;
     ctx.reply.ok();
     Ok(())
