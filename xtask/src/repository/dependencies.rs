@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use tierce_harness::TempDir;
 
 /// Licences that a dependency may have, by their SPDX names. All of them let the program be used, changed and passed
 /// on, and ask at most that their text goes with it.
@@ -222,14 +223,20 @@ fn c_sources() -> BTreeMap<String, (String, u64)> {
     .collect()
 }
 
-/// The month of the last commit as a number since 1970, unless these sources come without their history. A tree that
-/// has passed once passes for ever, so the clock does not count.
-fn month_of_commit() -> Option<u64> {
+/// The month of the last commit in a folder as a number since 1970, unless it comes without its history. A tree that has
+/// passed once passes for ever, so the clock does not count.
+fn month_of_commit(root: &Path) -> Option<u64> {
+    // In a worktree this is a file.
+    if !root.join(".git").exists() {
+        return None;
+    }
     let mut git = Command::new("git");
-    git.current_dir(root()).args(["log", "-1", "--format=%ct"]);
-    let seconds = String::from_utf8(git.output().ok()?.stdout).ok()?;
+    git.current_dir(root).args(["log", "-1", "--format=%ct"]);
+    let output = git.output().expect("git, which tells the month of the last commit");
+    assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
+    let seconds = String::from_utf8(output.stdout).expect("text");
     // Months of 30.44 days.
-    Some(seconds.trim().parse::<u64>().ok()? / 2_629_746)
+    Some(seconds.trim().parse::<u64>().expect("seconds") / 2_629_746)
 }
 
 /// The rows of the page: a crate, who uses it, and why.
@@ -266,7 +273,7 @@ fn publications_about_c_sources_are_read_for_each_version_and_twice_a_year() {
         told.collect(),
         "found on the left, in the page on the right"
     );
-    let Some(this_month) = month_of_commit() else { return };
+    let Some(this_month) = month_of_commit(&root()) else { return };
     for (name, (_, read)) in &rows {
         let is_fresh = this_month <= read + READING_MONTHS_MAX;
         assert!(
@@ -274,6 +281,17 @@ fn publications_about_c_sources_are_read_for_each_version_and_twice_a_year() {
             "{name}: read its publications again, and write the month into docs/dependencies.md"
         );
     }
+}
+
+#[test]
+fn only_a_folder_without_history_has_no_month() {
+    let dir = TempDir::new();
+    assert_eq!(month_of_commit(dir.path()), None);
+    // Git refuses this, as it refuses the folder of another user.
+    dir.write(".git", "not a folder");
+    let said = std::panic::catch_unwind(|| month_of_commit(dir.path())).expect_err("a failure");
+    let said = said.downcast_ref::<String>().expect("a text");
+    assert!(said.contains("git: fatal:"), "{said}");
 }
 
 #[test]
