@@ -407,10 +407,12 @@ impl Store {
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T> {
         let request = async {
-            if let Some(directory) = &self.directory {
-                directory.check().await?;
-            }
-            request.await
+            let Some(directory) = &self.directory else { return request.await };
+            directory.check().await?;
+            let answer = request.await?;
+            // What was put into another directory meanwhile is not in the log.
+            directory.check().await?;
+            Ok(answer)
         };
         let answer = match timeout(self.tuning.attempt, request).await {
             Ok(answer) => answer.map_err(|source| Error::store(operation, name, source)),
