@@ -42,7 +42,7 @@ fn a_name_means_the_script_that_was_registered_last() {
     check(&mut c, &["SCRIPT", "NAMES"], "[\"count\"]");
 }
 
-/// Whoever calls a script by its name runs it with all of his rights.
+/// A script that is called by its name has all rights of the caller.
 #[test]
 fn code_that_others_run_is_dangerous() {
     let server = server();

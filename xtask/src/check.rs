@@ -1,5 +1,5 @@
-//! What fails most often, in under two minutes: formatting, lints, the unit tests of changed crates, generated pages,
-//! layers, documents, suites and budgets of lines.
+//! Checks that fail most often, in under two minutes: formatting, lints, the unit tests of changed crates, generated
+//! pages, layers, documents, suites and budgets of lines.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub fn run() -> Result<(), String> {
 
 fn cargo(args: &[&str]) -> Result<(), String> {
     println!("check: cargo {}", args.join(" "));
-    let status = Command::new("cargo").args(args).status().map_err(|e| format!("cargo: {e}"))?;
+    let status = test::cargo().args(args).status().map_err(|e| format!("cargo: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", args[0])) }
 }
 

@@ -410,7 +410,7 @@ impl Store {
             let Some(directory) = &self.directory else { return request.await };
             directory.check().await?;
             let answer = request.await?;
-            // What was put into another directory meanwhile is not in the log.
+            // An object that was put into another directory meanwhile is not in the log.
             directory.check().await?;
             Ok(answer)
         };

@@ -8,7 +8,6 @@
 //! Requests of other protocols pass [`Gates::admit`]: the same gates, except for what they have of their own,
 //! such as passwords.
 
-use tierce_engine::feed::Reader;
 use tierce_keyspace::{Busy, ShardLocks};
 use tierce_wire::resp::Args;
 
@@ -255,7 +254,7 @@ impl Gates {
     fn look_for_level(&mut self, kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
         self.level = level;
         if level.is_some() {
-            self.lacks_replicas = lacks_replicas(kernel, level);
+            self.lacks_replicas = kernel.lacks_replicas(level);
             // Behind the failover, during which writes are held back, and then refused as those of a replica.
             self.is_read_only |= kernel.role.is_read_only();
         }
@@ -422,22 +421,6 @@ impl Gates {
         }
         Admission::Passes
     }
-}
-
-/// True if writes at this level are refused, since there are too few replicas. Without a stream they could not be
-/// confirmed, and are not done at all; in a failover it pauses before the role is seen to change.
-#[inline]
-pub(crate) fn lacks_replicas(kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
-    kernel.role.lacks_replicas()
-        || level.is_some() && !has_stream(kernel) && !kernel.failover.is_on()
-}
-
-/// Whether what changes goes to replicas. A log in a bucket follows the changes as well, and confirms nothing for
-/// replicas.
-#[inline]
-fn has_stream(kernel: &Kernel) -> bool {
-    let feed = &kernel.feed;
-    feed.is_followed() && (!kernel.bucket.is_on() || feed.is_followed_by(Reader::Replicas))
 }
 
 /// Whether a command runs while data are being loaded: what Redis lets run, but nothing that would see a part of the

@@ -24,7 +24,6 @@ use crate::command::{Access, Command, CommandId, Flags, Table};
 use crate::config::{DirectiveId, Peer, Settings};
 use crate::engine::Engine;
 use crate::error::{CommandError, Interrupt};
-use crate::gates;
 use crate::hot_keys::{HotKeys, Sums};
 use crate::message::Notice;
 use crate::offload::Offload;
@@ -291,6 +290,18 @@ impl Kernel {
         }
     }
 
+    /// True if writes at this level are refused, since there are too few replicas. Without a stream they could not be
+    /// confirmed, and are not done at all; in a failover it pauses before the role is seen to change. A log in a bucket
+    /// follows the changes as well, and confirms nothing for replicas.
+    #[inline]
+    pub(crate) fn lacks_replicas(&self, level: Option<ReplicaLevel>) -> bool {
+        let feed = &self.feed;
+        let has_stream = || {
+            feed.is_followed() && (!self.bucket.is_on() || feed.is_followed_by(Reader::Replicas))
+        };
+        self.role.lacks_replicas() || level.is_some() && !has_stream() && !self.failover.is_on()
+    }
+
     /// Whether what has passed the gates must not change data any more, or not yet, by what other threads have closed
     /// since: a pause, a log or snapshots that fail, replicas that are missing for its level. To be asked with the keys locked, just before the change.
     #[must_use]
@@ -298,7 +309,7 @@ impl Kernel {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
         let is_refused = || {
             let is_full = self.durability.refuses_writes() || self.persistence.refuses_writes();
-            is_full || self.role.is_read_only() || gates::lacks_replicas(self, level)
+            is_full || self.role.is_read_only() || self.lacks_replicas(level)
         };
         (access.writes && is_refused()) || ((access.writes || access.may_write) && is_paused())
     }

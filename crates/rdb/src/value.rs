@@ -101,7 +101,7 @@ pub struct Group {
     pub name: Vec<u8>,
     /// The last entry that was delivered to any consumer.
     pub last_delivered: StreamId,
-    /// How many entries the group has read, if that is known.
+    /// The number of entries that the group has read, if it is known.
     pub entries_read: Option<u64>,
     /// The file has no place for that, as those before Redis 7.0. Redis then finds out what it can.
     pub lacks_entries_read: bool,

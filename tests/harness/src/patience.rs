@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// by tests that fail, and machines that test are busy.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a test may take, from its first use of the harness on.
+/// The time that a test may take, from its first use of the harness on.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Time between two looks: short at first, for most things are true a moment later.

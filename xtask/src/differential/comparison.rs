@@ -266,11 +266,19 @@ fn is_pending_alike(tested: &Reply, reference: &Reply) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(is_alike)
 }
 
-/// What XINFO tells, without what depends on how a server packs entries, without what 7.0 does not know,
-/// and without consumers that have nothing pending, which 7.0 does not always make.
+/// The facts that XINFO tells, without those that depend on how a server packs entries, those that 7.0 does not know or
+/// gets wrong (the lag of groups), and consumers that have nothing pending, which 7.0 does not always make.
 fn stream_facts(reply: &Reply) -> Reply {
-    const LEFT_OUT: [&str; 6] =
-        ["radix-tree-keys", "radix-tree-nodes", "active-time", "inactive", "idle", "seen-time"];
+    const LEFT_OUT: [&str; 8] = [
+        "radix-tree-keys",
+        "radix-tree-nodes",
+        "active-time",
+        "inactive",
+        "idle",
+        "seen-time",
+        "entries-read",
+        "lag",
+    ];
     let is_name =
         |name: &Reply| matches!(name, Reply::Bulk(name) if name == b"length" || name == b"name");
     let flat = match reply {

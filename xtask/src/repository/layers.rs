@@ -84,7 +84,7 @@ const MODULES: &[Modules] = &[
 const BUCKET: &[&str] = &[
     "fields", "env", "lease", "rules", "error", "counters",
     // The store, and what an object holds.
-    "aws_files", "credentials", "location", "directory", "store", "record", "append", "body", "payload", "chain",
+    "aws_files", "credentials", "directory", "location", "record", "store", "append", "body", "payload", "chain",
     // The log, its owner, what keeps it short, reading it, and who takes over.
     "group", "nesting", "probe", "owner", "snapshot", "pin", "prune", "span", "restore", "history", "follower",
     "simulation", "lib",

@@ -22,7 +22,7 @@ const LONGEST: [&str; 4] =
 /// Builds the test programs of all targets, or of some, such as `--lib`. Returns those whose names contain one of
 /// `only`, or all, the longest first.
 pub fn programs(targets: &[&str], only: &[String]) -> Result<Vec<Program>, String> {
-    let output = Command::new("cargo")
+    let output = cargo()
         .args(["test", "--workspace", "--locked", "--no-run"])
         .args(targets)
         .arg("--message-format=json-render-diagnostics")
@@ -37,6 +37,21 @@ pub fn programs(targets: &[&str], only: &[String]) -> Result<Vec<Program>, Strin
     programs.retain(|it| only.is_empty() || only.iter().any(|part| it.name.contains(part)));
     programs.sort_by_key(|it| LONGEST.iter().position(|name| it.name == *name).unwrap_or(9));
     if programs.is_empty() { Err("no test program".to_owned()) } else { Ok(programs) }
+}
+
+/// Cargo without what it has told this program about xtask itself: build scripts that read these variables would run
+/// anew, and all that depends on them be compiled again.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new("cargo");
+    let of_package = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(of_package) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// The test program that a line of cargo's names.

@@ -10,20 +10,20 @@ mod program;
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use self::build::Program;
+pub use self::build::cargo;
 use self::program::Outcome;
 
-/// How often a failed test runs again, alone.
+/// A failed test runs so often again, alone.
 const SECOND_LOOKS: u32 = 2;
 
 /// Programs that run at the same time.
 const LANES: usize = 2;
 
-/// Where the output of each test program goes.
+/// The folder for the output of each test program.
 const OUTPUT: &str = "target/test-output";
 
 #[derive(clap::Args)]
@@ -138,7 +138,7 @@ fn passes_alone(failed: &Failed) -> bool {
 }
 
 fn documentation_tests() -> Result<(), String> {
-    let status = Command::new("cargo")
+    let status = cargo()
         .args(["test", "--workspace", "--locked", "--doc", "--quiet"])
         .status()
         .map_err(|error| format!("cargo: {error}"))?;

@@ -14,7 +14,7 @@ const PAST_LIMIT: Duration = Duration::from_secs(180);
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How a test program ended.
+/// The results of a test program.
 #[derive(Default)]
 pub struct Outcome {
     pub passed: usize,
@@ -68,7 +68,7 @@ pub fn run(program: &Program, filter: &[String], threads: usize) -> Outcome {
     outcome
 }
 
-/// Whether a test passes in a process of its own.
+/// `true` if a test passes in a process of its own.
 pub fn run_alone(program: &Program, test: &str) -> bool {
     live(program, &[test.to_owned()], 1).passed.contains(test)
 }
@@ -164,7 +164,7 @@ fn threads_of(pid: u32) -> String {
     }
 }
 
-/// What a failed test has said, or the end of the output if the program ended under it.
+/// The output of a failed test, or the end of all output if the program ended under it.
 fn said_by(output: &str, test: &str) -> String {
     const END_LEN: usize = 20_000;
     let head = format!("---- {test} stdout ----");

@@ -312,13 +312,13 @@ impl Stream {
         }
     }
 
-    /// Whether an entry may be missing from `id` on that was deleted.
+    /// `true` if an entry from `id` on may have been deleted.
     pub fn has_gap_from(&self, id: StreamId) -> bool {
         let max_deleted_id = self.state().max_deleted_id;
         self.len() > 0 && max_deleted_id != StreamId::MIN && id <= max_deleted_id
     }
 
-    /// How many entries a group has not read yet, if that can be told.
+    /// The number of entries that a group has not read yet, if it can be told.
     pub fn lag(&self, group: &Group) -> Option<u64> {
         let State { max_deleted_id, entries_added, .. } = self.state();
         let position = group.last_delivered();

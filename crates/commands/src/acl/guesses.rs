@@ -115,7 +115,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Whether it has no wrong passwords, or is as if it had none.
+    /// `true` if it has no wrong passwords, or is as if it had none.
     fn is_forgotten(&self, now_ms: i64) -> bool {
         self.wrong == 0 || now_ms - self.wrong_ms >= FORGOTTEN_AFTER_MS
     }
@@ -214,7 +214,7 @@ impl State {
         delay_ms
     }
 
-    /// Whether attempts from an address to be `user` queue in each of their lanes, because there were wrong passwords
+    /// `true` if attempts from an address to be `user` queue in each of their lanes, because there were wrong passwords
     /// from there, or because the lane is of that address alone.
     fn has_guessed(&self, address: &str, user: &[u8], now_ms: i64) -> bool {
         let [of_address, _] = self.keys(address, user);

@@ -267,7 +267,7 @@ impl Engine {
     }
 }
 
-/// How many percent of a disk are used, and the step that this has reached, 0 for none.
+/// The used part of a disk in percent, and the step that this has reached, 0 for none.
 fn disk_step(free: u64, total: u64, logged: u64) -> (u64, u64) {
     let used = 100 - u128::from(free) * 100 / u128::from(total);
     let used = u64::try_from(used).unwrap_or(0);

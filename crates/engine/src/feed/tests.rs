@@ -279,7 +279,7 @@ fn an_overrun_of_one_follower_is_not_one_of_another() {
     assert_eq!(taken(&mut slow), taken(&mut other));
 }
 
-/// Whoever sees such a change waits for what the follower does instead.
+/// A client that sees such a change waits for the other thing that the follower does.
 #[test]
 fn changes_count_while_a_follower_is_overrun_and_another_one_pauses() {
     let store = Store::new();

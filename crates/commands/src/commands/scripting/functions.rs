@@ -223,12 +223,13 @@ fn add(
     error: fn(Collision) -> CommandError,
 ) -> Done {
     let (kernel, judge) = (ctx.kernel, ctx.judge_again());
+    let is_of_primary = ctx.caller.is_primary();
     let libraries = &kernel.scripts.libraries;
     let sources: Vec<_> =
         new.iter().map(|it| (it.name.clone(), Arc::clone(&it.library.code))).collect();
     let judge = || {
         judge()?;
-        check_room(kernel, |code| {
+        check_room(kernel, is_of_primary, |code| {
             if existing == Existing::Go {
                 code.clear(CodeKind::Library);
             }

@@ -16,10 +16,11 @@ pub(super) const COMMANDS: &[&[Spec]] =
     &[eval::COMMANDS, named::COMMANDS, script::COMMANDS, fcall::COMMANDS, functions::COMMANDS];
 
 /// Refuses a change after which there is more code than before, and more than half of `maxmemory`. Eviction does not free
-/// code, so it would remove keys instead, in the end all of them, and then refuse every write.
-fn check_room(kernel: &Kernel, change: impl FnOnce(&mut CodeSet)) -> Done {
+/// code, so it would remove keys instead, in the end all of them, and then refuse every write. What the primary has
+/// accepted is accepted.
+fn check_room(kernel: &Kernel, is_of_primary: bool, change: impl FnOnce(&mut CodeSet)) -> Done {
     let limit_bytes = kernel.keyspace.eviction().limit_bytes;
-    if limit_bytes == 0 {
+    if limit_bytes == 0 || is_of_primary {
         return Ok(());
     }
     let present = kernel.keyspace.code().all();

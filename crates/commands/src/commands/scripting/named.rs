@@ -104,10 +104,11 @@ fn register(ctx: &mut Context<'_, '_>, [name, source]: [&[u8]; 2]) -> Done {
     }
     let script = compile(ctx, source)?;
     let (kernel, judge) = (ctx.kernel, ctx.judge_again());
+    let is_of_primary = ctx.caller.is_primary();
     let source = script.source();
     let judge = || {
         judge()?;
-        check_room(kernel, |code| code.put(CodeKind::Script, name, source.clone()))
+        check_room(kernel, is_of_primary, |code| code.put(CodeKind::Script, name, source.clone()))
     };
     ctx.guard.change_code(judge, |code| code.put(CodeKind::Script, name, source.clone()))?;
     ctx.reply.ok();

@@ -19,7 +19,6 @@ use crate::clock::STOPPED_MS;
 use crate::command::{Command, Flags};
 use crate::error::CommandError;
 use crate::fetch;
-use crate::gates;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::pubsub::Kind;
@@ -171,7 +170,7 @@ impl<'k> ProgramHost<'_, 'k> {
         if writes && kernel.role.is_read_only() {
             return Some(CommandError::REPLICA_IS_READ_ONLY);
         }
-        if writes && gates::lacks_replicas(kernel, self.caller.replica_level(kernel)) {
+        if writes && kernel.lacks_replicas(self.caller.replica_level(kernel)) {
             return Some(CommandError::TOO_FEW_REPLICAS);
         }
         if writes && kernel.persistence.refuses_writes() {
@@ -303,13 +302,13 @@ impl<'k> ProgramHost<'_, 'k> {
         }
     }
 
-    /// Whether words of so many bytes are more than a client may send in one request.
+    /// `true` if words of so many bytes are more than a client may send in one request.
     fn is_too_large(&self, len: usize) -> bool {
         len as u64 > self.kernel.config.live().client_query_buffer_limit()
     }
 
-    /// Whether a call with many bytes is refused before they are copied: by its size, or by what its short words say of
-    /// the command. It has its reply then.
+    /// Refuses a call with many bytes before they are copied, and gives it its reply: by its size, or by what its short
+    /// words say of the command.
     fn refuses_unread(&mut self, words: &[&[u8]], len: usize, proto: Proto) -> bool {
         if self.is_too_large(len) {
             write_error(&mut self.buffers.reply, &TOO_LARGE, proto);
@@ -324,7 +323,7 @@ impl<'k> ProgramHost<'_, 'k> {
             !matches!(self.caller.rights().check(command, args), Err(Denial::Command))
         });
         if may_be_called {
-            // Whether these keys are allowed depends on all words.
+            // All words decide if these keys are allowed.
             return false;
         }
         let Err(refused) = self.admit(args) else { return false };

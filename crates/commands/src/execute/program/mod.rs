@@ -35,7 +35,6 @@ use super::{Context, Mode};
 use crate::command::{Done, Flags};
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
-use crate::gates;
 use crate::scripting::{
     ENDED_BY_SHUTDOWN, Ending, Held, History, Kind, KnownFunction, Run, Ticket,
 };
@@ -228,7 +227,7 @@ impl<'k> Context<'_, 'k> {
         if role.is_read_only() {
             return Err(self.kernel.redirection_of(self.caller).unwrap_or(REPLICA));
         }
-        if gates::lacks_replicas(self.kernel, self.caller.replica_level(self.kernel)) {
+        if self.kernel.lacks_replicas(self.caller.replica_level(self.kernel)) {
             return Err(CommandError::TOO_FEW_REPLICAS);
         }
         self.check_that_writes_are_kept()?;
@@ -504,7 +503,7 @@ impl<'k> Context<'_, 'k> {
     }
 }
 
-/// What to say of a program that was stopped.
+/// The error for a program that was stopped.
 fn why_stopped(stop: Stop, ending: Option<Ending>, has_written_much: bool) -> &'static str {
     match (stop, ending) {
         (Stop::Killed, Some(Ending::Shutdown)) => "ended, since the server ends",
