@@ -101,19 +101,35 @@ impl Fault {
 }
 
 #[cfg(feature = "planted-faults")]
-static PLANTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+static OF_PROCESS: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
-/// Puts a fault into the whole process, in place of the one before.
+#[cfg(feature = "planted-faults")]
+thread_local! {
+    static OF_THREAD: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
+}
+
+/// Puts a fault into what this thread does, in place of the one before. Tests on other threads of the process do not
+/// have it.
 #[cfg(feature = "planted-faults")]
 pub fn plant(fault: Option<Fault>) {
-    let number = fault.map_or(0, |fault| fault as u8);
-    PLANTED.store(number, std::sync::atomic::Ordering::SeqCst);
+    OF_THREAD.set(fault.map_or(0, |fault| fault as u8));
+}
+
+/// Puts a fault into what all threads of the process do.
+#[cfg(feature = "planted-faults")]
+pub fn plant_everywhere(fault: Fault) {
+    OF_PROCESS.store(fault as u8, std::sync::atomic::Ordering::SeqCst);
+}
+
+#[cfg(feature = "planted-faults")]
+fn planted() -> [u8; 2] {
+    [OF_THREAD.get(), OF_PROCESS.load(std::sync::atomic::Ordering::Relaxed)]
 }
 
 /// Whether this fault is there.
 #[cfg(feature = "planted-faults")]
 pub fn is(fault: Fault) -> bool {
-    PLANTED.load(std::sync::atomic::Ordering::Relaxed) == fault as u8
+    planted().contains(&(fault as u8))
 }
 
 /// Whether this fault is there.
@@ -126,7 +142,7 @@ pub const fn is(_: Fault) -> bool {
 /// Whether any fault is there.
 #[cfg(feature = "planted-faults")]
 pub fn is_any() -> bool {
-    PLANTED.load(std::sync::atomic::Ordering::Relaxed) != 0
+    planted() != [0, 0]
 }
 
 /// Whether any fault is there.

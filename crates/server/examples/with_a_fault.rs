@@ -4,11 +4,11 @@
 use std::error::Error;
 
 use tierce_config::{Invocation, parse};
-use tierce_keyspace::planted::{Fault, plant};
+use tierce_keyspace::planted::{Fault, plant_everywhere};
 use tierce_server::Instance;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    plant(Some(Fault::TransactionsInPieces));
+    plant_everywhere(Fault::TransactionsInPieces);
     let Invocation::Serve(sources) = parse(std::env::args_os().skip(1), std::env::vars_os(), &[])?
     else {
         return Err("it only serves".into());

@@ -15,7 +15,6 @@ mod world;
 use std::fmt::Write as _;
 
 use history::{Edit, Fault as DiskFault, Step, Write};
-use parking_lot::RwLock;
 use tierce_keyspace::planted::{self, Fault};
 
 /// A number from the environment.
@@ -39,12 +38,8 @@ fn check(seed: u64) -> Result<(), String> {
     Err(report)
 }
 
-/// Of the process: faults are planted for all of it.
-static FAULTS: RwLock<()> = RwLock::new(());
-
 #[test]
 fn contents_are_those_of_the_model_whatever_happens() {
-    let _sound = FAULTS.read();
     let first = setting("TIERCE_TOGETHER_SEED", 0);
     let histories = setting("TIERCE_TOGETHER_HISTORIES", 2500);
     let failures_max = setting("TIERCE_TOGETHER_FAILURES", 1);
@@ -60,7 +55,6 @@ fn is_found(fault: Fault, within: u64) {
 
 /// The same where histories end in some more steps.
 fn is_found_at_the_end_of(fault: Fault, within: u64, more: impl Fn(u64) -> Vec<Step>) {
-    let _faulty = FAULTS.write();
     let fails = |seed: &u64, fault| {
         planted::plant(fault);
         let steps = [history::draw(*seed), more(*seed)].concat();

@@ -3,7 +3,6 @@
 use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, Set, SortedSet, Stream};
 
-use super::world::NO_FAULT;
 use crate::collections::{CollectionType, Editor, Missing};
 use crate::db_index::DbIndex;
 use crate::error::Error;
@@ -60,7 +59,6 @@ fn name(number: usize) -> Vec<u8> {
 
 #[test]
 fn an_undo_log_grows_with_the_edits_alone() {
-    let _alone = NO_FAULT.read();
     check::<List>(
         "list",
         |list, number| list.push_back([&name(number)[..]].into_iter()),
@@ -98,7 +96,6 @@ fn id(number: usize) -> StreamId {
 
 #[test]
 fn a_part_of_a_large_string_costs_its_bytes() {
-    let _alone = NO_FAULT.read();
     let keyspace = Keyspace::new(Options { shards: 1, ..Options::default() }).unwrap();
     let key = keyspace.key(b"key");
     let mut locks = keyspace.locks();
@@ -135,7 +132,6 @@ fn a_part_of_a_large_string_costs_its_bytes() {
 
 #[test]
 fn what_takes_more_than_it_may_can_be_taken_back() {
-    let _alone = NO_FAULT.read();
     let keyspace = Keyspace::new(Options { shards: 1, ..Options::default() }).unwrap();
     let key = keyspace.key(b"key");
     let mut locks = keyspace.locks();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tierce_collections::random::Random;
 
 use super::act::act;
-use super::world::{DBS, NO_FAULT, NOW_MS, State, World, recount};
+use super::world::{DBS, NOW_MS, State, World, recount};
 use crate::keyspace::{Keyspace, Options};
 use crate::log::{Checkpoint, Pass, Replay, Sizes};
 use crate::policy::Policy;
@@ -80,7 +80,6 @@ fn check_at_the_limit(seed: u64) {
 
 #[test]
 fn a_rollback_restores_everything_at_the_memory_limit() {
-    let _alone = NO_FAULT.read();
     (0..SEEDS / 3).for_each(check_at_the_limit);
 }
 
@@ -132,13 +131,11 @@ fn spilling(seed: u64) -> World {
 
 #[test]
 fn a_rollback_restores_everything() {
-    let _alone = NO_FAULT.read();
     (0..SEEDS).for_each(|seed| check_rollbacks(seed, &World::new(seed, 150)));
 }
 
 #[test]
 fn a_rollback_restores_values_on_disk() {
-    let _alone = NO_FAULT.read();
     (0..SEEDS / 3).for_each(|seed| check_rollbacks(seed, &spilling(seed)));
 }
 
@@ -152,13 +149,11 @@ fn check_all_commits(begin: impl Fn(u64) -> World) {
 
 #[test]
 fn what_stays_is_what_it_is_without_an_undo_log() {
-    let _alone = NO_FAULT.read();
     check_all_commits(|seed| World::new(seed, 150));
 }
 
 #[test]
 fn what_stays_gives_up_on_disk_what_it_does_without_an_undo_log() {
-    let _alone = NO_FAULT.read();
     check_all_commits(spilling);
 }
 
@@ -205,7 +200,6 @@ fn check_log(seed: u64) {
 
 #[test]
 fn a_log_has_what_stays() {
-    let _alone = NO_FAULT.read();
     (0..SEEDS).for_each(check_log);
 }
 
@@ -235,7 +229,6 @@ fn worlds_have_values_of_all_kinds() {
 
 #[test]
 fn the_end_of_a_guard_takes_back_what_was_not_committed() {
-    let _alone = NO_FAULT.read();
     let world = World::new(1, 150);
     let logged = world.records.0.lock().len();
     let mut locks = world.keyspace.locks();
@@ -253,7 +246,6 @@ fn the_end_of_a_guard_takes_back_what_was_not_committed() {
 #[test]
 fn planted_faults_are_found() {
     use crate::planted::{Fault, plant};
-    let _alone = NO_FAULT.write();
     for fault in Fault::OF_UNDO {
         plant(Some(fault));
         let is_found = (0..SEEDS).any(|seed| {

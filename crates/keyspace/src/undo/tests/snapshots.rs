@@ -7,7 +7,7 @@ use tierce_collections::random::Random;
 use tierce_collections::{CollectionKind, IntText};
 
 use super::act::act;
-use super::world::{NO_FAULT, NOW_MS, World, recount};
+use super::world::{NOW_MS, World, recount};
 use crate::collections::SavedCollection;
 use crate::keyspace::Keyspace;
 use crate::scan::mix;
@@ -114,6 +114,5 @@ fn check(seed: u64) {
 
 #[test]
 fn a_snapshot_under_way_has_its_moment() {
-    let _alone = NO_FAULT.read();
     (0..150).for_each(check);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tierce_cask::disk::{Disk, SimDisk};
 use tierce_cask::{ColdBuffer, ColdOptions, ColdStore, Durable};
 use tierce_collections::hash::FieldRef;
@@ -43,9 +43,6 @@ impl LogSink for Records {
         self.0.lock().push(record.to_vec());
     }
 }
-
-/// Written by the test that plants faults, read by the others: faults are for the whole process.
-pub(super) static NO_FAULT: RwLock<()> = RwLock::new(());
 
 pub(super) struct World {
     pub(super) keyspace: Arc<Keyspace>,
