@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tierce_keyspace::ShardLocks;
+
 use crate::server::Server;
 use crate::shutdown::Shutdown;
 
@@ -34,9 +36,18 @@ pub struct Shards(pub(super) Arc<Server>);
 impl Shards {
     /// Holds those of some keys, or all of them without any, while `body` runs.
     pub fn hold<R>(&self, keys: &[&str], body: impl FnOnce() -> R) -> R {
-        let keyspace = &self.0.keyspace;
+        Self::hold_in(self.0.keyspace.long_locks(), keys, body)
+    }
+
+    /// Holds them like [`Shards::hold`], without saying that it may take long: a thread for long commands then waits
+    /// until it ends, and turns to no other command before.
+    pub fn hold_as_if_briefly<R>(&self, keys: &[&str], body: impl FnOnce() -> R) -> R {
+        Self::hold_in(self.0.keyspace.locks(), keys, body)
+    }
+
+    fn hold_in<R>(mut locks: ShardLocks<'_>, keys: &[&str], body: impl FnOnce() -> R) -> R {
+        let keyspace = locks.keyspace();
         let hashes: Vec<_> = keys.iter().map(|key| keyspace.hash(key.as_bytes())).collect();
-        let mut locks = keyspace.long_locks();
         let _held = match keys {
             [] => locks.lock_all(),
             [..] => locks.lock_many(&hashes),

@@ -30,8 +30,8 @@ pub fn workers_serve(server: &TestServer) {
 }
 
 /// A key in another shard than these.
-pub fn key_beside(server: &TestServer, keys: &[&str]) -> String {
-    let held: Vec<_> = keys.iter().map(|key| server.shards.of(key)).collect();
+pub fn key_beside(server: &TestServer, keys: &[impl AsRef<str>]) -> String {
+    let held: Vec<_> = keys.iter().map(|key| server.shards.of(key.as_ref())).collect();
     key_with(server, |shard| !held.contains(&shard))
 }
 

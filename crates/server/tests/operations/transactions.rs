@@ -51,19 +51,19 @@ fn what_was_set_aside_passes_the_gates_again() {
     assert_eq!(client.next(), "[OK]");
 }
 
-/// Keeps both threads for long commands busy while `others` runs, at a key named `held`.
-pub fn with_busy_threads(server: &TestServer, others: impl FnOnce()) {
-    with_threads_busy_for(2, server, others);
+/// The keys, in two shards, at which [`with_busy_threads`] keeps them.
+pub fn held_keys(server: &TestServer) -> [String; 2] {
+    ["held".to_owned(), key_beside(server, &["held"])]
 }
 
-/// The same with so many commands. A thread waits 100 ms for the key and then turns to the next command, so what
-/// `others` asks for comes behind all of these.
-pub fn with_threads_busy_for(commands: usize, server: &TestServer, others: impl FnOnce()) {
-    let mut busy: Vec<_> = (0..commands).map(|_| server.client()).collect();
-    for client in &mut busy {
-        queue(client, &["GET held"; MANY / 10]);
+/// Keeps both threads for long commands busy while `others` runs, which does nothing in the shards of [`held_keys`].
+pub fn with_busy_threads(server: &TestServer, others: impl FnOnce()) {
+    let held = held_keys(server);
+    let mut busy = [server.client(), server.client()];
+    for (client, key) in busy.iter_mut().zip(&held) {
+        queue(client, &[format!("GET {key}").as_str(); MANY / 10]);
     }
-    server.shards.hold(&["held"], || {
+    server.shards.hold_as_if_briefly(&held.each_ref().map(String::as_str), || {
         // A short request, which arrives as a whole.
         busy.iter_mut().for_each(|client| send_and_wait(server, client, "EXEC"));
         others();
@@ -80,17 +80,19 @@ fn many(counter: &str, from: usize) -> Vec<String> {
 fn a_long_one_runs_away_from_its_worker_and_its_caller_comes_back() {
     let server = TestServer::with("--appendfsync always");
     let (mut client, mut other) = (server.client(), server.client());
-    let counter = key_beside(&server, &["held"]);
+    let id = client.call("CLIENT ID");
+    let counter = key_beside(&server, &held_keys(&server));
     let queued = many(&counter, 0);
     let queued: Vec<&str> = queued.iter().map(String::as_str).collect();
     queue(&mut client, &queued);
     for line in ["SELECT 3", "SET here yes", "HELLO 3", "CLIENT NO-TOUCH ON", "HGETALL none"] {
         assert_eq!(client.call(line), "QUEUED", "{line}");
     }
+    let list = format!("CLIENT LIST ID {}", &id[1..]);
     with_busy_threads(&server, || {
         send_and_wait(&server, &mut client, "EXEC");
         other.check(&[(&format!("EXISTS {counter}"), ":0")]);
-        assert!(other.call("CLIENT LIST").contains(" flags=x "));
+        assert!(other.call(&list).contains(" flags=x "));
     });
     let reply = client.next();
     assert!(reply.starts_with("[:0, :1, :3, ") && reply.ends_with(", OK, {}]"), "{reply}");
@@ -108,7 +110,7 @@ fn a_long_one_runs_away_from_its_worker_and_its_caller_comes_back() {
 fn a_long_one_passes_the_gates_when_its_turn_comes() {
     let server = TestServer::start();
     let (mut client, mut other) = (server.client(), server.client());
-    let counter = key_beside(&server, &["held"]);
+    let counter = key_beside(&server, &held_keys(&server));
     let queued = many(&counter, 1);
     queue(&mut client, &queued.iter().map(String::as_str).collect::<Vec<_>>());
     with_busy_threads(&server, || {
@@ -124,7 +126,7 @@ fn a_long_one_passes_the_gates_when_its_turn_comes() {
 fn the_sizes_of_values_make_one_long() {
     let server = TestServer::start();
     let mut client = server.client();
-    let list = key_beside(&server, &["held"]);
+    let list = key_beside(&server, &held_keys(&server));
     let numbers: Vec<String> = (0..MANY).map(|number| number.to_string()).collect();
     for numbers in numbers.chunks(1000) {
         client.value(&format!("RPUSH {list} {}", numbers.join(" ")));
@@ -172,7 +174,7 @@ fn what_is_watched_stays_watched_while_long_commands_run() {
 fn a_count_makes_one_long() {
     let server = TestServer::start();
     let mut client = server.client();
-    let list = key_beside(&server, &["held"]);
+    let list = key_beside(&server, &held_keys(&server));
     let numbers: Vec<String> = (0..MANY).map(|number| number.to_string()).collect();
     for numbers in numbers.chunks(1000) {
         client.value(&format!("RPUSH {list} {}", numbers.join(" ")));

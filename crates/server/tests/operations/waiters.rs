@@ -8,7 +8,7 @@ use tierce_wire::pedrokv::{Kind, Request};
 
 use crate::operations::set_aside::{MANY, key_beside, workers_serve};
 use crate::operations::support::{Client, TestServer, free_port};
-use crate::operations::transactions::{with_busy_threads, with_threads_busy_for};
+use crate::operations::transactions::{held_keys, with_busy_threads};
 
 /// A client that waits for entries of the stream `s`, which is there.
 fn reader(server: &TestServer) -> Client {
@@ -122,8 +122,9 @@ fn make_large(client: &mut Client, [list, scores, stream]: [&str; 3]) {
 fn who_waits_takes_nothing_once_a_pause_has_begun() {
     let server = TestServer::start();
     let (mut waiting, mut other) = (server.client(), server.client());
-    let source = key_beside(&server, &["held"]);
-    let wanted = key_beside(&server, &["held", &source]);
+    let [first, second] = held_keys(&server);
+    let source = key_beside(&server, &[&first, &second]);
+    let wanted = key_beside(&server, &[&first, &second, &source]);
     make_large(&mut other, [&source, "scores", "stream"]);
     waiting.send(&format!("BLMPOP 0 1 {wanted} LEFT COUNT {MANY}"));
     other.ask_until("INFO clients", |reply| reply.contains("blocked_clients:1\r\n"));
@@ -146,9 +147,9 @@ fn who_waits_takes_nothing_once_a_pause_has_begun() {
 fn who_waits_for_many_elements_is_served_away_from_the_worker() {
     let server = TestServer::start();
     let mut other = server.client();
+    let held = held_keys(&server).map(|key| server.shards.of(&key));
     let mut names = (0..).map(|number| format!("free:{number}"));
-    let mut free =
-        || names.find(|name| server.shards.of(name) != server.shards.of("held")).unwrap();
+    let mut free = || names.find(|name| !held.contains(&server.shards.of(name))).unwrap();
     let [list, scores, stream, wanted] = [(); 4].map(|()| free());
     make_large(&mut other, [&list, &scores, &stream]);
     for (source, command, next, begin) in [
@@ -166,7 +167,7 @@ fn who_waits_for_many_elements_is_served_away_from_the_worker() {
             let blocked = format!("blocked_clients:{}\r\n", number + 1);
             other.ask_until("INFO clients", |reply| reply.contains(&blocked));
         }
-        with_threads_busy_for(24, &server, || {
+        with_busy_threads(&server, || {
             other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
             let more = match next {
                 "BLPOP" => "RPUSH wanted last",
