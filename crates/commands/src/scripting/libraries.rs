@@ -25,17 +25,27 @@ pub trait LibraryHost {
     /// The code.
     fn code(&self) -> &CodeStore;
 
-    /// Runs the code of a library, which may take half a second, and returns what it registers.
+    /// Runs the code of a library, which may take half a second, or some more if it was accepted before, and returns
+    /// what it registers.
     ///
     /// # Errors
     /// The text for the client, if the code fails or registers nothing.
-    fn run(&self, library: &Library) -> Result<Vec<Function>, Failure>;
+    fn run(&self, library: &Library, code: Code) -> Result<Vec<Function>, Failure>;
 
     /// Whether this thread can run code now: not while it runs a program, since it has one machine.
     fn can_run(&self) -> bool;
 
     /// The operator is to hear that a library cannot be used.
     fn tell_unusable(&self, name: &[u8], reason: &str);
+}
+
+/// The origin of the code of a library.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// A client brings it.
+    New,
+    /// It is stored, or the primary sends it: it was run before.
+    Accepted,
 }
 
 /// A function that can be called.
@@ -139,7 +149,7 @@ impl Libraries {
             + texts.sum::<usize>()
     }
 
-    /// Runs the code of a library, which may take half a second.
+    /// Runs the code of a library, which may take as long as [`LibraryHost::run`] says.
     ///
     /// # Errors
     /// The text for the client, if the code fails or registers nothing.
@@ -147,10 +157,11 @@ impl Libraries {
         &self,
         host: &dyn LibraryHost,
         name: &[u8],
-        code: impl Into<Arc<[u8]>>,
+        source: impl Into<Arc<[u8]>>,
+        code: Code,
     ) -> Result<KnownLibrary, Failure> {
-        let library = Library { id: self.new_id(), code: code.into() };
-        let functions = host.run(&library)?;
+        let library = Library { id: self.new_id(), code: source.into() };
+        let functions = host.run(&library, code)?;
         let known = |function| {
             let (library, history) = (library.clone(), History::default());
             Arc::new(KnownFunction { library, function, history })
@@ -270,7 +281,7 @@ impl Libraries {
         name: &[u8],
         source: &Arc<[u8]>,
     ) -> Arc<KnownLibrary> {
-        let loaded = self.load(host, name, Arc::clone(source));
+        let loaded = self.load(host, name, Arc::clone(source), Code::Accepted);
         Arc::new(loaded.unwrap_or_else(|failure| {
             host.tell_unusable(name, &String::from_utf8_lossy(&failure.text));
             self.without_functions(name, source)
@@ -347,7 +358,7 @@ mod tests {
     /// Code is names of functions. One that is called `bad` cannot be registered.
     struct TestHost {
         keyspace: Keyspace,
-        runs: RefCell<usize>,
+        runs: RefCell<Vec<Code>>,
         told: RefCell<Vec<String>>,
         can_run: Cell<bool>,
     }
@@ -374,8 +385,8 @@ mod tests {
             self.keyspace.code()
         }
 
-        fn run(&self, library: &Library) -> Result<Vec<Function>, Failure> {
-            *self.runs.borrow_mut() += 1;
+        fn run(&self, library: &Library, code: Code) -> Result<Vec<Function>, Failure> {
+            self.runs.borrow_mut().push(code);
             let names = library.code.split(|byte| *byte == b' ');
             let function = |name: &[u8]| match name {
                 b"bad" => Err(Failure {
@@ -473,7 +484,7 @@ mod tests {
                     let new: Model = (0..=random.u64_below(2)).map(|_| draw(&mut random)).collect();
                     let loaded = new.iter().map(|(name, functions)| {
                         let code = functions.join(" ").into_bytes();
-                        libraries.load(&host, name.as_bytes(), code).expect("good code")
+                        libraries.load(&host, name.as_bytes(), code, Code::New).expect("good code")
                     });
                     let loaded = loaded.collect();
                     let existing = match roll {
@@ -519,13 +530,14 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(libraries.counts(&host), (2, 3));
         }
-        assert_eq!(*host.runs.borrow(), 2);
+        // It was accepted before, and has more time.
+        assert_eq!(*host.runs.borrow(), [Code::Accepted; 2]);
         let before = libraries.function(&host, b"f").expect("it is there");
         put(b"b", b"i");
         assert!(libraries.function(&host, b"h").is_none());
         let after = libraries.function(&host, b"f").expect("it is there");
         assert!(Arc::ptr_eq(&before, &after), "what has not changed is not run again");
-        assert_eq!(*host.runs.borrow(), 3);
+        assert_eq!(host.runs.borrow().len(), 3);
     }
 
     #[test]
@@ -535,7 +547,7 @@ mod tests {
         host.can_run.set(false);
         assert_eq!(libraries.counts(&host), (0, 0));
         libraries.memory_bytes(&host);
-        assert_eq!(*host.runs.borrow(), 0);
+        assert_eq!(host.runs.borrow().len(), 0);
         host.can_run.set(true);
         assert_eq!(libraries.counts(&host), (1, 2));
     }

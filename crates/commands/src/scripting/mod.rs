@@ -16,7 +16,7 @@ mod running;
 
 pub use self::history::History;
 pub use self::libraries::{
-    Collision, Existing, KnownFunction, KnownLibrary, Libraries, LibraryHost,
+    Code, Collision, Existing, KnownFunction, KnownLibrary, Libraries, LibraryHost,
 };
 pub use self::names::Names;
 pub use self::registry::{Keep, KnownScript, Scripts};

@@ -12,9 +12,6 @@ use crate::host::{Host, Stop};
 use crate::program::{Function, Library};
 use crate::sandbox::compile as compile_text;
 
-/// How long a library may take to register its functions in `FUNCTION LOAD`.
-pub(super) const LOAD_TIME_MAX: Duration = Duration::from_millis(500);
-
 /// A library that is being loaded.
 #[derive(Default)]
 pub(crate) struct Loading {

@@ -22,7 +22,7 @@ use tierce_wire::resp::Proto;
 
 use self::chunks::Chunks;
 use self::libraries::Libraries;
-use self::loading::{LOAD_TIME_MAX, Unloaded};
+use self::loading::Unloaded;
 use crate::host::{Host, Stop};
 use crate::program::{Function, Library, LibraryId, Script};
 use crate::sandbox::{self, Globals};
@@ -160,13 +160,14 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// The text for the client, if the code fails, registers nothing, or takes more than 500 ms.
+    /// The text for the client, if the code fails, registers nothing, or takes longer than `time_max`.
     pub fn load(
         &mut self,
         library: &Library,
         host: &mut dyn Host,
+        time_max: Duration,
     ) -> Result<Vec<Function>, Failure> {
-        self.load_within(library, host, Some(LOAD_TIME_MAX)).map_err(Unloaded::into_failure)
+        self.load_within(library, host, Some(time_max)).map_err(Unloaded::into_failure)
     }
 
     fn load_within(

@@ -2,12 +2,16 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tierce_lua::{
     Call, Failure, Function, Host, Library, LibraryId, LogLevel, Machine, NoSuchCommand, Outcome,
     Replication, Script, Server, Stop,
 };
 use tierce_wire::resp::{Encoder, Proto};
+
+/// The code of a library may take so long.
+const LOAD_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Commands `echo`, `set`, `get`, `fail`, `raw` (replies its argument as it is) and `stop`.
 #[derive(Default)]
@@ -102,7 +106,8 @@ impl TestMachine {
 
     pub fn load(&mut self, id: u64, code: &str) -> Result<Vec<Function>, Failure> {
         let library = Library { id: LibraryId(id), code: code.as_bytes().into() };
-        self.machine.load(&library, &mut Commands { looks_left: u32::MAX, ..Commands::default() })
+        let mut host = Commands { looks_left: u32::MAX, ..Commands::default() };
+        self.machine.load(&library, &mut host, LOAD_TIME_MAX)
     }
 
     pub fn call(

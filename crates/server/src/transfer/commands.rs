@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tierce_commands::scripting::Code;
 use tierce_keyspace::{CodeKind, CodeSet, Keyspace};
 use tierce_output::Output;
 use tierce_wire::resp::OwnedArgs;
@@ -74,7 +75,7 @@ impl Executor {
             }
             // One that cannot be loaded has no functions. The next start logs that.
             let libraries = &self.kernel.scripts.libraries;
-            let loaded = libraries.load(&self.kernel, name, Arc::clone(source));
+            let loaded = libraries.load(&self.kernel, name, Arc::clone(source), Code::Accepted);
             for known in loaded.iter().flat_map(|library| &library.functions) {
                 let function = known.function.name.to_ascii_lowercase();
                 let function_shown = function.escape_ascii().to_string();

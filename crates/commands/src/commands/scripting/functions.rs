@@ -20,7 +20,7 @@ use crate::commands::server::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::scripting::{Collision, Existing, Kind, KnownLibrary};
+use crate::scripting::{Code, Collision, Existing, Kind, KnownLibrary};
 
 /// The only engine, as replies show it.
 const ENGINE: &str = "LUA";
@@ -212,7 +212,9 @@ fn library_of(
         return Err(quoted_library_exists(&header.name));
     }
     let libraries = &ctx.kernel.scripts.libraries;
-    libraries.load(ctx.kernel, &header.name, code).map_err(failed)
+    let is_accepted = ctx.caller.is_primary();
+    let whose = if is_accepted { Code::Accepted } else { Code::New };
+    libraries.load(ctx.kernel, &header.name, code, whose).map_err(failed)
 }
 
 /// Adds libraries that were loaded. `error` says what a name means that is taken.

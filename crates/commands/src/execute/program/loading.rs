@@ -1,21 +1,34 @@
 //! Running the code of libraries, so that they register their functions.
 
+use std::time::Duration;
+
 use tierce_keyspace::CodeStore;
 use tierce_lua::{Failure, Function, Host, Library, LogLevel, NoSuchCommand, Replication, Stop};
 use tierce_wire::resp::Proto;
 
 use super::{Workspace, outbox};
 use crate::kernel::Kernel;
-use crate::scripting::LibraryHost;
+use crate::scripting::{Code, LibraryHost};
+
+/// A library may take so long to register its functions.
+const LOAD_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// One that did so within [`LOAD_TIME_MAX`] before may take so long: a machine that is busier now does not make its
+/// functions unknown.
+const ACCEPTED_TIME_MAX: Duration = Duration::from_secs(10);
 
 impl LibraryHost for Kernel {
     fn code(&self) -> &CodeStore {
         self.keyspace.code()
     }
 
-    fn run(&self, library: &Library) -> Result<Vec<Function>, Failure> {
+    fn run(&self, library: &Library, code: Code) -> Result<Vec<Function>, Failure> {
         let mut host = LoadingHost { kernel: self };
-        Workspace::with(self, |workspace| workspace.machine().load(library, &mut host))
+        let time_max = match code {
+            Code::New => LOAD_TIME_MAX,
+            Code::Accepted => ACCEPTED_TIME_MAX,
+        };
+        Workspace::with(self, |workspace| workspace.machine().load(library, &mut host, time_max))
     }
 
     fn can_run(&self) -> bool {
