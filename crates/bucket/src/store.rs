@@ -483,3 +483,36 @@ impl<'a> Backoff<'a> {
         self.next = (self.next * 2).min(self.store.tuning.pause_max);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir, rename};
+
+    use tierce_harness::TempDir;
+
+    use super::*;
+
+    /// As when a file system is unmounted between the look before a request and the request itself.
+    #[test]
+    fn what_was_put_into_another_directory_meanwhile_is_not_there() {
+        let dir = TempDir::new();
+        let (root, aside) = (dir.path().join("root"), dir.path().join("aside"));
+        let url = format!("file://{}", root.display());
+        let store = Store::new(&Location::parse(&url).unwrap());
+        let object = || PutPayload::from_bytes(Bytes::from_static(b"object"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let first = store.create("log/1", Bytes::new()).await;
+            assert!(matches!(first, Put::Created), "{first:?}");
+            let put = async {
+                rename(&root, &aside).unwrap();
+                create_dir(&root).unwrap();
+                store.inner.put_opts(&store.path("log/2"), object(), PutMode::Create.into()).await
+            };
+            let error = store.limited("put", "log/2", put).await.map(drop).unwrap_err();
+            assert!(error.to_string().contains("is another directory than before"), "{error}");
+            // It was put, and not into the log.
+            assert!(root.join("log/2").exists() && !aside.join("log/2").exists());
+        });
+    }
+}
