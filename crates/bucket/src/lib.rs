@@ -46,8 +46,8 @@
 //! # }).unwrap();
 //! ```
 //!
-//! All functions are asynchronous, and run on a runtime of tokio that the caller brings: one thread is enough. In
-//! reading order:
+//! All functions are asynchronous, and run on a runtime of tokio that the caller brings: one thread is enough. `runtime`
+//! ends it without waiting for a store that does not answer. In reading order:
 //! * `env`, `location`, `aws_files`, `credentials`, `store`: clocks, where a log is, who asks, and single requests.
 //!   `probe`, `nesting`: whether a store and a place in it will do.
 //! * `record`, `body`, `payload`: what is in an object. `chain`: what ties one to the next.
@@ -85,6 +85,7 @@ mod prune;
 mod record;
 mod restore;
 mod rules;
+mod runtime;
 mod snapshot;
 mod span;
 mod store;
@@ -108,6 +109,7 @@ pub use probe::probe;
 pub use prune::{Deletion, Retention};
 pub use record::{HEADER_LEN, Hash, Header, Id, Kind, VERSION};
 pub use restore::{Item, Restore, RestoreProgress};
+pub use runtime::Runtime;
 pub use snapshot::{SnapshotUpload, UploadedSnapshot};
 pub use span::Moment;
 pub use store::{Siblings, Store, Tuning};

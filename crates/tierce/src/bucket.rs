@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tierce_bucket::{
-    Env, Error, Group, History, Location, Moment, Retention, Store, System, branch, list, verify,
+    Env, Error, Group, History, Location, Moment, Retention, Runtime, Store, System, branch, list,
+    verify,
 };
 use tierce_config::{Invocation, Settings};
 use tierce_engine::utc::Utc;
 use tierce_progress::{Display, Progress, Unit};
-use tokio::runtime::Runtime;
 
 use crate::upkeep::{count, print};
 
@@ -176,7 +176,7 @@ impl Of {
     fn open(&self) -> Result<Opened, Failure> {
         let url = &self.bucket;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(impossible)?;
+        let runtime = Runtime::from(runtime.map_err(impossible)?);
         let location = Location::parse(url).map_err(impossible)?;
         runtime.block_on(location.check_credentials()).map_err(impossible)?;
         let store = Store::new(&location);

@@ -23,12 +23,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tierce_bucket::{
-    End, Env, Error, Followed, Follower, Group, Hash, Id, Moment, Owner, Progress, Right, Store,
-    System,
+    End, Env, Error, Followed, Follower, Group, Hash, Id, Moment, Owner, Progress, Right, Runtime,
+    Store, System,
 };
 use tierce_keyspace::log::{LiveReplay, Unfinished};
 use tierce_keyspace::{DbIndex, STREAM_NAME_LEN, StreamPlace};
-use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::lease::{self, KeptOwner};

@@ -5,9 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_bucket::{Env, Error, Lease, Outcome, Owner, System};
+use tierce_bucket::{Env, Error, Lease, Outcome, Owner, Runtime, System};
 use tierce_commands::lease::LeaseClock;
-use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

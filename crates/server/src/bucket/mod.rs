@@ -34,12 +34,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tierce_bucket::{Claim, End, Group, Location, Moment, Owner, Restore, Right, Store, probe};
+use tierce_bucket::{
+    Claim, End, Group, Location, Moment, Owner, Restore, Right, Runtime, Store, probe,
+};
 use tierce_commands::bucket::State;
 use tierce_engine::durability::TailSearch;
 use tierce_engine::feed::{Follower, Reader};
 use tierce_keyspace::log::Unfinished;
-use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::clock::unix_ms;
@@ -470,6 +471,7 @@ fn runtime() -> std::io::Result<Runtime> {
         .thread_name("bucket")
         .enable_all()
         .build()
+        .map(Runtime::from)
 }
 
 /// An error that names the URL itself.

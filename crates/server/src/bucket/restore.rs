@@ -11,9 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use tierce_bucket::{Group, Item, Moment, Restore, RestoreProgress};
+use tierce_bucket::{Group, Item, Moment, Restore, RestoreProgress, Runtime};
 use tierce_keyspace::log::{Replay, Unfinished};
-use tokio::runtime::Runtime;
 
 use super::BucketError;
 use super::spool::Content;

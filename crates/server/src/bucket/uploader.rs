@@ -24,10 +24,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tierce_bucket::{Deletion, Error, Outcome, Owner};
+use tierce_bucket::{Deletion, Error, Outcome, Owner, Runtime};
 use tierce_commands::bucket::State;
 use tierce_engine::feed::{Fed, FedBatch, Follower, Reader};
-use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::lease;

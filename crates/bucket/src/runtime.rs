@@ -1,0 +1,64 @@
+//! The runtime that requests to a store run on, and its end.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use tokio::runtime;
+
+/// The end waits so long for requests whose answers nobody waits for any more.
+const LAST_MAX: Duration = Duration::from_secs(1);
+
+/// A runtime of tokio whose end does not hold up that of a process. Requests to a file system run on threads, and one
+/// that does not answer keeps its thread; tokio waits for these without end when a runtime is dropped.
+#[derive(Debug)]
+pub struct Runtime(Option<runtime::Runtime>);
+
+impl From<runtime::Runtime> for Runtime {
+    fn from(runtime: runtime::Runtime) -> Self {
+        Self(Some(runtime))
+    }
+}
+
+impl Deref for Runtime {
+    type Target = runtime::Runtime;
+
+    fn deref(&self) -> &runtime::Runtime {
+        self.0.as_ref().expect("it is taken at the end")
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_timeout(LAST_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn the_end_does_not_wait_for_a_request_without_an_answer() {
+        let runtime = runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = Runtime::from(runtime);
+        let (begin, has_begun) = channel();
+        let (answer, answered) = channel::<()>();
+        runtime.spawn_blocking(move || {
+            begin.send(()).unwrap();
+            let _ = answered.recv();
+        });
+        has_begun.recv().unwrap();
+        let (end, has_ended) = channel();
+        thread::spawn(move || {
+            drop(runtime);
+            end.send(()).unwrap();
+        });
+        assert_eq!(has_ended.recv_timeout(Duration::from_secs(20)), Ok(()));
+        drop(answer);
+    }
+}
