@@ -89,10 +89,13 @@ fn a_new_time_replaces_the_old_one() {
     let mut c = server.connect();
     c.check("SET a 1 PX 30", "+OK");
     c.check("SET a 2 EX 100", "+OK");
-    c.check("SET b 1 PX 30", "+OK");
-    c.check("EXPIRE b 100", ":1");
-    c.check("SET c 1 PX 30", "+OK");
-    c.check("PERSIST c", ":1");
+    for (key, renews) in [("b", "EXPIRE b 100"), ("c", "PERSIST c")] {
+        // At the same moment, so that it has not expired before.
+        c.check("MULTI", "+OK");
+        c.check(&format!("SET {key} 1 PX 30"), "+QUEUED");
+        c.check(renews, "+QUEUED");
+        c.check("EXEC", "[+OK, :1]");
+    }
     c.check("SET probe 1 PX 60", "+OK");
     wait_for_end(&mut c, "probe");
     c.check("MGET a b c", "[\"2\", \"1\", \"1\"]");

@@ -290,18 +290,28 @@ fn expired_keys_and_blocked_clients_outlast_a_failover() {
 
 #[test]
 fn a_long_script_is_done_or_comes_to_nothing() {
-    const SCRIPT: &str = "for i = 1, 300000 do redis.call('INCR', KEYS[1]) end \
+    const SCRIPT: &str = "for i = 1, 30000 do redis.call('INCR', KEYS[1]) end \
                           return redis.call('GET', KEYS[1])";
+    const DONE: &str = r#""30000""#;
     let from = Node::start(launch().with("busy-reply-threshold", "1")).server;
     let to = Node::start(launch()).server;
     follow(&to, &from);
     let (mut c, mut runs) = (from.connect(), from.connect());
     runs.request(&["EVAL", SCRIPT, "1", "n"]);
-    wait_until("it runs", || c.ask("GET n").to_string().starts_with("-BUSY"));
+    wait_until("it runs", || {
+        let reply = c.ask("GET n").to_string();
+        if reply == DONE {
+            // It was over before anybody looked.
+            runs.expect(DONE);
+            c.check("DEL n", ":1");
+            runs.request(&["EVAL", SCRIPT, "1", "n"]);
+        }
+        reply.starts_with("-BUSY")
+    });
     c.check("FAILOVER", "+OK");
     let reply = runs.reply().to_string();
     let value = match &*reply {
-        r#""300000""# => r#""300000""#,
+        DONE => DONE,
         refused => {
             assert!(refused.contains("READONLY"), "{refused}");
             "nil"

@@ -97,7 +97,8 @@ fn failover_leaves_all_that_was_acknowledged_to_the_next_owner() {
                 })
             })
             .collect();
-        wait_until("they write", || c.ask("DBSIZE").int() > 100);
+        // Of each, one is acknowledged when the next one is there.
+        wait_until("all write", || c.ask("EXISTS 0:1 1:1 2:1 3:1").int() == 4);
         c.check("FAILOVER", "+OK");
         assert_eq!(server.wait_for_end().code(), Some(1));
         is_over.store(true, Ordering::Relaxed);
