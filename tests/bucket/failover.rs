@@ -5,8 +5,9 @@ use std::thread;
 
 use tierce_harness::{TempDir, wait_until};
 
-use super::lease::{info_of, start};
-use super::{Away, stop, wait_for_bucket, wait_for_state};
+use super::lease::{MOMENT, info_of, start};
+use super::{Away, start as with_bucket, stop, wait_for_bucket, wait_for_state};
+use crate::replication::fake_replica::Replica;
 
 #[test]
 fn replicas_of_an_owner_get_what_is_committed() {
@@ -34,6 +35,37 @@ fn replicas_of_an_owner_get_what_is_committed() {
     c.check("WAIT 1 0", ":1");
     drop(replica);
     stop(server);
+}
+
+/// Nor do they get more when it becomes a replica. Its link begins behind what it has changed, and waits for that.
+#[test]
+fn replicas_of_an_owner_that_becomes_a_replica_get_what_is_committed() {
+    for is_succeeded in [true, false] {
+        let (bucket, dir) = (TempDir::new(), TempDir::new());
+        let launch = match is_succeeded {
+            true => start(&dir, &bucket),
+            false => with_bucket(dir.path(), &bucket).with("appendfsync", "bucket"),
+        };
+        let server = launch.with("repl-diskless-sync-delay", "0").start();
+        let mut c = server.connect();
+        wait_for_state(&mut c, "following");
+        c.check("CLIENT DURABILITY everysec", "+OK");
+        let mut replica = Replica::new(&server);
+        let primary = crate::launch().start();
+        primary.connect().check("SET other 1", "+OK");
+        let away = Away::begin(&bucket);
+        c.check("SET uncommitted 1", "+OK");
+        // One that does not answer, another one, and that again.
+        for port in [1, primary.port(), 1] {
+            c.check(&format!("REPLICAOF 127.0.0.1 {port}"), "+OK");
+            assert!(replica.connection.is_silent_for(MOMENT), "it has what the bucket has not");
+        }
+        away.end();
+        replica.commands_until("SET uncommitted 1");
+        c.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
+        wait_until("it follows", || c.ask("EXISTS other").int() == 1);
+        stop(server);
+    }
 }
 
 #[test]

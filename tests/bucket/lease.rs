@@ -17,7 +17,7 @@ use crate::pedrokv::{GET, request};
 const LEASE: Duration = Duration::from_secs(1);
 
 /// Long enough to see something that must not happen, most of the time.
-const MOMENT: Duration = Duration::from_millis(300);
+pub(super) const MOMENT: Duration = Duration::from_millis(300);
 
 /// A server that may be succeeded, with a lease that no test outlasts.
 pub(super) fn start(dir: &TempDir, bucket: &TempDir) -> Launch {

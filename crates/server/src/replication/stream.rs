@@ -148,8 +148,10 @@ impl<'s> Writer<'s> {
                 continue;
             }
             if server.role.is_replica() {
+                self.await_commit(&batch);
                 self.write(&batch, &settings)?;
                 self.hand_over(&mut follower, &settings)?;
+                server.wake_replicas();
                 continue;
             }
             // The position also counts what only others get, as the log in a bucket while the link was the source.
@@ -172,16 +174,18 @@ impl<'s> Writer<'s> {
 
     /// Waits until the bucket has the changes of a batch, if that counts: then replicas get only what does not go with
     /// this machine. A server that takes over from the bucket never lacks what a replica of this one has, nor does a
-    /// copy that begins in this batch have more.
+    /// copy that begins in this batch have more. That counts as well for the last changes of a server that becomes a
+    /// replica, whose link begins behind them.
     fn await_commit(&self, batch: &FedBatch) {
         let server = self.server;
         let Some((position, _)) = batch.iter().last() else { return };
         while server.bucket_goes_before_replicas() && server.bucket.committed() < position {
-            if server.primary.ends() || !server.primary.is_active() || server.role.is_replica() {
+            if server.primary.ends() || !server.primary.is_active() {
                 return;
             }
             // Who began to wait has hastened what there was, and this batch may have more.
-            if server.primary.confirmations.is_awaited_up_to(position) {
+            let is_awaited = server.primary.confirmations.is_awaited_up_to(position);
+            if is_awaited || server.role.is_replica() {
                 server.bucket.hasten(&server.feed);
             }
             server.bucket.wait_for(position, TICK);
@@ -224,6 +228,14 @@ impl<'s> Writer<'s> {
         let is_over = || server.primary.ends() || server.role.following_as(number).is_none();
         if !quiet::await_writers(server, is_over) {
             return Ok(());
+        }
+        loop {
+            let batch = follower.wait(Duration::ZERO)?;
+            if batch.is_empty() {
+                break;
+            }
+            self.await_commit(&batch);
+            self.write(&batch, settings)?;
         }
         let _same_role = server.role.hold_still();
         // With another role meanwhile, clients may have been let in again.
