@@ -665,6 +665,30 @@ fn a_shutdown_waits_for_a_slow_replica() {
     ends_behind_slow_replica(|server| server.connect().send("SHUTDOWN NOSAVE\r\n"));
 }
 
+/// No copy begins any more, so that it would wait all its time for a replica that waits for one.
+#[test]
+fn a_shutdown_does_not_wait_for_replicas_that_get_no_copy() {
+    for has_another in [false, true] {
+        let mut server = Node::start(launch().with("shutdown-timeout", "3600")).server;
+        let mut c = server.connect();
+        let mut slow = has_another.then(|| Replica::new(&server));
+        c.check("CONFIG SET repl-diskless-sync-delay 3600", "+OK");
+        let mut waits = server.connect();
+        waits.check("REPLCONF capa eof capa psync2", "+OK");
+        waits.send("PSYNC ? -1\r\n");
+        let count = if has_another { "2" } else { "1" };
+        wait_until("it waits for a copy", || info(&mut c, "connected_slaves") == count);
+        c.check("SET a 1", "+OK");
+        server.signal(Signal::TERM);
+        if let Some(slow) = &mut slow {
+            wait_for_log(&server, "Waiting for replicas before shutting down");
+            slow.commands_until("REPLCONF GETACK *");
+            slow.acknowledge();
+        }
+        assert_eq!(server.wait_for_end().code(), Some(0));
+    }
+}
+
 #[test]
 fn a_shutdown_that_waits_is_aborted_hurried_or_late() {
     let mut server = Node::start(launch()).server;

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use tierce_harness::{TempDir, wait_until};
+use rustix::process::Signal;
+use tierce_harness::{Server, TempDir, wait_until};
 
 use super::lease::{MOMENT, info_of, start};
 use super::{Away, start as with_bucket, stop, wait_for_bucket, wait_for_state};
 use crate::replication::fake_replica::Replica;
+use crate::replication::replica::wait_for_log;
 
 #[test]
 fn replicas_of_an_owner_get_what_is_committed() {
@@ -66,6 +68,37 @@ fn replicas_of_an_owner_that_becomes_a_replica_get_what_is_committed() {
         wait_until("it follows", || c.ask("EXISTS other").int() == 1);
         stop(server);
     }
+}
+
+/// The bucket may hold the link back of an owner that is a replica. Nothing more comes then, so that those below are
+/// not waited for in vain.
+#[test]
+fn a_shutdown_while_the_bucket_holds_the_link_back_ends_when_those_below_have_everything() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let quiet = || crate::launch().with("repl-diskless-sync-delay", "0");
+    let of = |above: &Server| format!("127.0.0.1 {}", above.port());
+    let primary = quiet().start();
+    let mut middle = with_bucket(dir.path(), &bucket)
+        .with("bucket-log-max", "64kb")
+        .with("repl-diskless-sync-delay", "0")
+        .with("shutdown-timeout", "3600")
+        .with("replicaof", &of(&primary))
+        .start();
+    let below = quiet().with("replicaof", &of(&middle)).start();
+    let (mut p, mut b) = (primary.connect(), below.connect());
+    p.check("SET before 1", "+OK");
+    wait_until("all have it", || b.ask("EXISTS before").int() == 1);
+    wait_for_state(&mut middle.connect(), "following");
+    let away = Away::begin(&bucket);
+    p.call(&["SET", "long", &"x".repeat(200 << 10)]);
+    wait_until("nothing more is applied", || {
+        p.ask("INCR n");
+        p.ask("WAIT 1 300").int() == 0
+    });
+    middle.signal(Signal::TERM);
+    wait_for_log(&middle, "1 of 1 replicas have everything when shutting down");
+    away.end();
+    assert!(middle.wait_for_end().success());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::Cursor;
 use tierce_harness::{Connection, Server, TempDir, wait_until};
 
 use super::fake_replica::{copy, line};
+use super::on_a_full_disk;
 use crate::launch;
 
 /// Copies begin at once, and do not wait for more replicas to share them.
@@ -77,6 +78,32 @@ fn the_old_command_brings_a_copy_too() {
     c.check("CLIENT KILL TYPE replica", ":1");
     replica.expect_closed();
     wait_until("it is forgotten", || c.ask("CLIENT LIST TYPE replica").text().is_empty());
+}
+
+/// As `redis-cli --rdb` asks for it. It needs no place in the stream, which the server cannot give then.
+#[test]
+fn a_copy_alone_is_given_while_the_log_has_failed() {
+    let dir = TempDir::new();
+    let server = on_a_full_disk(&dir, 8192)
+        .with("appendonly", "yes")
+        .with("repl-diskless-sync-delay", "0")
+        .start();
+    let mut c = server.connect();
+    fill(&mut c, 5);
+    let mut unlucky = server.connect();
+    unlucky.request(&[&b"SET"[..], b"large", &vec![b'x'; 12_000_000]]);
+    assert!(!unlucky.reply_or_rest().starts_with(b"+"));
+    wait_until("it is refused", || c.ask("SET a 1").to_string().starts_with("-MISCONF"));
+    for request in ["PSYNC ? -1\r\n", "SYNC\r\n"] {
+        let mut replica = server.connect();
+        introduce(&mut replica);
+        replica.send(request);
+        if request.starts_with('P') {
+            let told = line(&mut replica);
+            assert!(told.starts_with("+FULLRESYNC "), "{told}");
+        }
+        assert!(keys(&copy(&mut replica)) >= 7);
+    }
 }
 
 #[test]
