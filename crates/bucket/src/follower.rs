@@ -314,8 +314,8 @@ impl Follower {
     /// Whether the next record was pruned. It may also have come, and the floor after it, since it was asked for.
     async fn refuse_if_overtaken(&mut self) -> Result<()> {
         let position = self.group.end.number;
-        let store = &self.group.store;
-        let floor = read_floor(store).await?;
+        let store = self.group.store.impatient();
+        let floor = read_floor(&store).await?;
         if floor > position + 1 && !store.exists(&log_name(position + 1)).await? {
             return Err(Error::Overtaken { position, floor });
         }

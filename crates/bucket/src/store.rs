@@ -174,6 +174,12 @@ impl Store {
         Self { prefix, ..self.clone() }
     }
 
+    /// The store for a caller that asks again by itself, and tells of each failure: no request is repeated for long.
+    pub(crate) fn impatient(&self) -> Self {
+        let tuning = Tuning { patience: Duration::ZERO, ..self.tuning };
+        Self { tuning, ..self.clone() }
+    }
+
     /// Random bytes that make a record different from all others.
     pub(crate) fn nonce(&self) -> [u8; 16] {
         if self.keeps(Rule::Nonce) { self.env.random() } else { [0; 16] }

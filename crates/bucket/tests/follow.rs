@@ -179,6 +179,25 @@ fn a_follower_takes_over_at_once_from_a_dead_process_of_its_own_node() {
     });
 }
 
+/// Also when it is about to look at the floor, as it is at first.
+#[test]
+fn a_follower_says_at_once_that_the_store_does_not_answer() {
+    let dir = TempDir::new();
+    run(async {
+        let root = dir.path().join("root");
+        let store = open(&root);
+        Owner::claim(&store, claim(1, true)).await?;
+        let mut follower = follow(&store).await?;
+        std::fs::rename(&root, dir.path().join("aside")).expect("moved");
+        let next = follower.next(Duration::ZERO);
+        let next = tokio::time::timeout(Duration::from_secs(20), next).await;
+        assert!(matches!(next, Ok(Ok(Followed::Quiet))), "{next:?}");
+        let error = follower.trouble().map(|trouble| trouble.error.clone());
+        assert!(error.is_some_and(|error| error.contains("is its file system mounted?")));
+        Ok(())
+    });
+}
+
 #[test]
 fn a_follower_that_pruning_passed_by_is_told_to_restore() {
     let dir = TempDir::new();

@@ -21,9 +21,12 @@ use super::process::{Control, Gate, tuning};
 use super::server::{Leases, Seen, Server};
 use super::store::Shared;
 use super::world::World;
-use super::{SEEDS, each_is_missed, number};
+use super::{each_is_missed, number};
 use crate::rules::Rule;
 use crate::{Claim, Env, Right, Store, Tuning};
+
+/// Lives; in one of a hundred, pruning passes a follower by.
+const SEEDS: u64 = 200;
 
 /// The margin is this part of the lease. The clock of a follower may run faster than that of the owner by as much.
 const MARGIN: f64 = 0.2;
