@@ -94,7 +94,8 @@ fn a_replica_that_reads_nothing_is_dropped_and_holds_no_writer_up() {
         .start();
     let mut c = server.connect();
     let replica = Replica::new(&server);
-    let value = "v".repeat(100_000);
+    // The buffers of its socket take some megabytes.
+    let value = "v".repeat(1_000_000);
     let mut writes = 0;
     wait_until("it is dropped", || {
         writes += 1;
