@@ -158,24 +158,12 @@ fn saved_value(value: &SavedValue<'_>) -> Value {
     }
 }
 
-/// True for a hash with fields whose deadlines have all come. Parts are told as their debug texts.
-fn is_hash_all_due(value: &Value, now_ms: i64) -> bool {
-    let Value::Others(parts) = value else { return false };
-    let is_due = |part: &String| {
-        let deadline = part.split_once("deadline_ms: Some(").map(|(_, rest)| rest);
-        let digits = deadline.and_then(|rest| rest.split(')').next());
-        digits.and_then(|digits| digits.parse::<i64>().ok()).is_some_and(|at| at <= now_ms)
-    };
-    !parts.is_empty() && parts.iter().all(is_due)
-}
-
 /// A snapshot under way, what it has saved, and what it has to save.
 struct Running {
     snapshot: Snapshot,
     saved: State,
     expected: State,
     large: usize,
-    begun_ms: i64,
 }
 
 /// What is done between two slices of a large collection.
@@ -372,21 +360,13 @@ impl World {
         assert_eq!(self.keyspace.snapshot_memory(), None);
         let expected = self.state();
         let snapshot = begin().expect("there is no other");
-        self.running = Some(Running {
-            snapshot,
-            saved: State::new(),
-            expected,
-            large: 0,
-            begun_ms: self.now_ms,
-        });
+        self.running = Some(Running { snapshot, saved: State::new(), expected, large: 0 });
     }
 
     /// Ends the snapshot. Between the slices of large collections `between` goes on.
     fn finish(&mut self, between: Between<'_>) {
         let Some(mut running) = self.running.take() else { return };
         while running.walk(between) {}
-        // Such a hash is gone, and a load leaves it out.
-        running.saved.retain(|_, (value, _)| !is_hash_all_due(value, running.begun_ms));
         assert_eq!(running.saved, running.expected);
         assert_eq!(self.keyspace.snapshot_memory().expect("it is there").now, 0);
     }
@@ -479,6 +459,22 @@ fn edit_hash(hash: &mut Editing<'_, Hash>, edit: &Edit, now_ms: i64) {
             hash.set_deadline(&member(to), Some(now_ms + 50));
         }
         Edit::Cut { keep } => (keep..1000).for_each(|number| _ = hash.remove(&member(number))),
+    }
+}
+
+/// Such a hash is gone, though it has not been removed yet; but a primary decides that for those that follow it.
+#[test]
+fn a_hash_whose_fields_are_all_due_is_saved_by_a_follower_only() {
+    for (is_following, large_bytes_min) in [(false, 0), (false, 4000), (true, 0), (true, 4000)] {
+        let mut world = World::new(1);
+        let edit = Edit::Add { from: 0, count: 20, after_ms: Some(10) };
+        world.edit((0, 0), Kind::Hash, edit);
+        world.now_ms += 10;
+        world.keyspace.set_following(is_following);
+        world.begin(large_bytes_min);
+        let expected = world.running.as_ref().map(|running| running.expected.len());
+        assert_eq!(expected, Some(usize::from(is_following)));
+        world.end();
     }
 }
 

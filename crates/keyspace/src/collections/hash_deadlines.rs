@@ -42,6 +42,22 @@ impl Entry {
         }
     }
 
+    /// Why the entry is gone by itself, if it is: its deadline has come, or those of all fields of its hash. Of a server
+    /// that follows a primary only the former: the other one decides when its fields go, and may change them until then.
+    #[inline]
+    pub(crate) fn expiry(
+        &self,
+        now_ms: i64,
+        is_following: impl FnOnce() -> bool,
+    ) -> Option<Removal> {
+        if self.is_expired(now_ms) {
+            return Some(Removal::Expired);
+        }
+        let has_due = self.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
+        let is_gone = has_due && !is_following() && self.is_hash_all_due(now_ms);
+        is_gone.then_some(Removal::Emptied)
+    }
+
     fn field_deadline_of_hash(&self) -> Option<i64> {
         let collection = self.collection()?;
         Hash::of(&collection)?.next_deadline_ms()
@@ -55,16 +71,10 @@ impl Entry {
 }
 
 impl Keyspace {
-    /// Why a key is gone by itself, if it is: its deadline has come, or those of all fields of its hash.
+    /// Why a key is gone by itself, if it is; see [`Entry::expiry`].
     #[inline]
     pub(crate) fn expiry_of(&self, entry: &Entry, now_ms: i64) -> Option<Removal> {
-        if entry.is_expired(now_ms) {
-            return Some(Removal::Expired);
-        }
-        let has_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
-        // Another server decides when its fields go, and may change them until then.
-        let is_gone = has_due && !self.is_following() && entry.is_hash_all_due(now_ms);
-        is_gone.then_some(Removal::Emptied)
+        entry.expiry(now_ms, || self.is_following())
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) use backlog::Backlog;
 pub use batch::{Iter, SavedEntry, SavedValue, SnapshotBatch};
 pub use large::{LargeHead, SavedLarge};
 use resolve::Resolving;
-use shard::Turn;
+use shard::{Begun, Turn};
 pub(crate) use shard::{ShardSnapshot, TableWalk};
 
 /// Copies that wait may take this part of what the data takes, or [`COPIES_BYTES_MIN`] if that is
@@ -191,7 +191,8 @@ impl Snapshot {
             *running = Some(Arc::clone(&backlog));
         }
         let databases = keyspace.db_indices().count();
-        let new_part = |_| Box::new(ShardSnapshot::new(&backlog, now_ms, databases));
+        let begun = Begun { at_ms: now_ms, is_following: keyspace.is_following() };
+        let new_part = |_| Box::new(ShardSnapshot::new(&backlog, begun, databases));
         let parts: Vec<Box<ShardSnapshot>> = (0..keyspace.shard_count()).map(new_part).collect();
 
         let mut all = match locks.try_lock_all() {

@@ -41,7 +41,14 @@ pub(crate) struct ShardSnapshot {
     backlog: Arc<Backlog>,
     /// Memory of copies and walks as the backlog knows it.
     followed: usize,
-    begun_ms: i64,
+    begun: Begun,
+}
+
+/// The time when a snapshot began, and the role of the server then: they say which entries were there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) at_ms: i64,
+    pub(super) is_following: bool,
 }
 
 /// The way of a snapshot through a table.
@@ -80,13 +87,13 @@ pub(super) enum Turn {
 impl ShardSnapshot {
     /// A part that knows no table yet, with room for those of `databases`, so that nothing need be
     /// allocated while all shards are locked.
-    pub(super) fn new(backlog: &Arc<Backlog>, begun_ms: i64, databases: usize) -> Self {
+    pub(super) fn new(backlog: &Arc<Backlog>, begun: Begun, databases: usize) -> Self {
         Self {
             walks: Vec::with_capacity(databases),
             copies: SnapshotBatch::default(),
             backlog: Arc::clone(backlog),
             followed: 0,
-            begun_ms,
+            begun,
         }
     }
 
@@ -116,7 +123,7 @@ impl ShardSnapshot {
         hash: u64,
         hasher: &KeyHasher,
     ) {
-        let Self { walks, copies, backlog, begun_ms, .. } = self;
+        let Self { walks, copies, backlog, begun, .. } = self;
         let Some(TableWalk { db, walk, .. }) = walks.iter_mut().find(|walk| walk.is_at(at)) else {
             return;
         };
@@ -124,8 +131,7 @@ impl ShardSnapshot {
             return;
         }
         let mut met = Met::default();
-        let mut saver =
-            Saver { batch: copies, met: &mut met, backlog, begun_ms: *begun_ms, db: *db };
+        let mut saver = Saver { batch: copies, met: &mut met, backlog, begun: *begun, db: *db };
         let save = |entry: &Entry| saver.save(entry, hasher);
         if walk.visited_count() < POSITIONS_MIN + table.len() / ENTRIES_PER_POSITION {
             walk.before_change_of_one(table, hash, hasher, save);
@@ -206,15 +212,15 @@ struct Saver<'a> {
     batch: &'a mut SnapshotBatch,
     met: &'a mut Met,
     backlog: &'a Backlog,
-    begun_ms: i64,
+    begun: Begun,
     /// The database as it was called when the snapshot began.
     db: DbIndex,
 }
 
 impl Saver<'_> {
-    /// Copies an entry unless it had expired when the snapshot began, or it is large.
+    /// Copies an entry unless it was gone when the snapshot began, or it is large.
     fn save(&mut self, entry: &Entry, hasher: &KeyHasher) {
-        if entry.is_expired(self.begun_ms) {
+        if entry.expiry(self.begun.at_ms, || self.begun.is_following).is_some() {
             return;
         }
         if entry.has_slices(self.backlog.large_bytes_min) {
@@ -283,8 +289,8 @@ impl Shard {
         let mut buckets = 0;
         while let Some(TableWalk { db, owner, walk }) = part.walks.last_mut() {
             let mut met = Met::default();
-            let (backlog, begun_ms) = (&*part.backlog, part.begun_ms);
-            let mut saver = Saver { batch, met: &mut met, backlog, begun_ms, db: *db };
+            let (backlog, begun) = (&*part.backlog, part.begun);
+            let mut saver = Saver { batch, met: &mut met, backlog, begun, db: *db };
             while !walk.is_complete() && buckets < BUCKETS_PER_LOCK && !saver.batch.is_full() {
                 let table = match owner {
                     TableOwner::Db(at) => &self.db(*at).table,
