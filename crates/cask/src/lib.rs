@@ -47,6 +47,7 @@ mod hash;
 mod location;
 mod names;
 mod options;
+mod reserve_file;
 
 mod hint;
 mod manifest;
@@ -64,7 +65,7 @@ mod wal;
 
 pub use cold::{
     ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdLimits, ColdLocation, ColdOptions,
-    ColdReads, ColdRefusal, ColdStore, Durable, check_cold, check_cold_on,
+    ColdReads, ColdRefusal, ColdStore, Durable, Origin, check_cold, check_cold_on,
 };
 pub use compression::Compression;
 pub use db::batch::Batch;

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tierce_cask::disk::{Disk, Fault, OsDisk, SimDisk};
 use tierce_cask::{
-    ColdBatch, ColdBuffer, ColdLocation, ColdOptions, ColdStore, Durable, Error, check_cold_on,
+    ColdBatch, ColdBuffer, ColdLocation, ColdOptions, ColdStore, Durable, Error, Origin,
+    check_cold_on,
 };
 
 const DIR: &str = "/cold";
@@ -34,7 +35,7 @@ fn write(store: &ColdStore, values: &[Vec<u8>]) -> tierce_cask::Result<Vec<ColdL
         batch.push(|out| out.extend_from_slice(value)).unwrap();
     }
     assert_eq!(batch.len(), values.len());
-    store.write(&mut batch, Durable::Yes)
+    store.write(&mut batch, Durable::Yes, Origin::Memory)
 }
 
 fn read(store: &ColdStore, location: ColdLocation) -> tierce_cask::Result<Vec<u8>> {

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tierce_cask::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, OsDisk, ReadDriver, SimDisk};
-use tierce_cask::{ColdBatch, ColdLocation, ColdOptions, ColdReads, ColdStore, Durable, Error};
+use tierce_cask::{
+    ColdBatch, ColdLocation, ColdOptions, ColdReads, ColdStore, Durable, Error, Origin,
+};
 
 /// Runs a test for each driver that works here.
 fn with_each_driver(test: impl Fn(ReadDriver)) {
@@ -60,7 +62,7 @@ fn fill(store: &ColdStore, count: usize) -> Vec<ColdLocation> {
         for number in first..count.min(first + 50) {
             batch.push(|out| out.extend_from_slice(&value(number))).unwrap();
         }
-        locations.extend(store.write(&mut batch, Durable::Yes).unwrap());
+        locations.extend(store.write(&mut batch, Durable::Yes, Origin::Memory).unwrap());
     }
     locations
 }

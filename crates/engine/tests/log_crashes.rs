@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use tierce_cask::disk::SimDisk;
-use tierce_cask::{ColdOptions, ColdStore, Durable, Wal, WalMark, WalOptions};
+use tierce_cask::{ColdOptions, ColdStore, Durable, Origin, Wal, WalMark, WalOptions};
 use tierce_harness::Random;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
@@ -96,7 +96,7 @@ fn spill(keyspace: &Keyspace, rounds: u64) {
 
 fn write(keyspace: &Keyspace, batch: &mut SpillBatch) {
     let store = keyspace.cold_store().expect("a store");
-    let places = store.write(batch.values(), Durable::Yes).expect("the disk works");
+    let places = store.write(batch.values(), Durable::Yes, Origin::Memory).expect("the disk works");
     keyspace.locks().spill(batch, &places, NOW_MS);
     batch.clear(0);
 }

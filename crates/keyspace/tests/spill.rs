@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_cask::disk::{Disk, SimDisk};
-use tierce_cask::{ColdOptions, ColdStore, Durable};
+use tierce_cask::{ColdOptions, ColdStore, Durable, Origin};
 use tierce_collections::SortedSet;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
@@ -80,7 +80,7 @@ impl World {
 
     fn write(&mut self) {
         let store = Arc::clone(self.keyspace.cold_store().unwrap());
-        let places = store.write(self.batch.values(), Durable::Yes).unwrap();
+        let places = store.write(self.batch.values(), Durable::Yes, Origin::Memory).unwrap();
         self.keyspace.locks().spill(&self.batch, &places, NOW_MS);
         self.batch.clear(0);
     }

@@ -5,6 +5,9 @@
 //! so it can name segments without live values ([`ColdStore::dead`], [`ColdStore::remove`]) and sparse ones
 //! ([`ColdStore::sparse`]) whose remaining values the owner should move.
 //!
+//! The file `RESERVE` holds space for moving the values of one segment, so that this can be done on a full disk. New
+//! values are written only while it does.
+//!
 //! The directory is the only list of segments, and there is no recovery: a location is handed out once its
 //! value is durable, and a value without a known location is garbage. The layout is in
 //! `docs/formats/cold-segment.md`.
@@ -25,4 +28,4 @@ pub use check::{ColdCheckReport, check_cold, check_cold_on};
 pub use location::ColdLocation;
 pub use reads::ColdReads;
 pub use segment::ColdBuffer;
-pub use store::{ColdFigures, ColdOptions, ColdStore, Durable};
+pub use store::{ColdFigures, ColdOptions, ColdStore, Durable, Origin};

@@ -6,20 +6,27 @@ use super::reads::ColdReads;
 use super::segment::{ColdBuffer, ColdSegment};
 use crate::checksum::Salt;
 use crate::disk::reads::{ReadDriver, ReadThreads};
-use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskLock, OpenMode, space};
+use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskLock, OpenMode, Space, space};
 use crate::error::{Error, Result};
 use crate::location::LocationHash;
+use crate::names;
+use crate::reserve_file::ReserveFile;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const EXTENSION: &str = "cold";
 
 /// No record begins beyond what 32 bits of units of 8 bytes can say.
 const SEGMENT_LEN_MAX: u64 = 8 << 32;
+
+/// A segment gets this part of all there are, so that what a segment that is being written wastes is a small part
+/// of them, and so is the reserve; but at least so many bytes, about a batch.
+const SEGMENT_PART: u64 = 16;
+const SEGMENT_LEN_MIN: u64 = 1 << 20;
 
 /// [`ColdStore::read_many`] uses at most so many threads, so that each is worth its start.
 const READ_THREADS_MAX: usize = 16;
@@ -28,8 +35,8 @@ const READS_PER_THREAD: usize = 8;
 /// How to open a [`ColdStore`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColdOptions {
-    /// A segment is finished when the next batch would make it longer. A batch that is longer by
-    /// itself gets a segment of its own.
+    /// A segment is finished when the next batch would make it longer, or longer than a sixteenth of all segments. A
+    /// batch that is longer by itself gets a segment of its own.
     pub segment_size_bytes: u64,
     /// At most this many segments are kept open for reading.
     pub open_files_max: usize,
@@ -48,6 +55,15 @@ pub enum Durable {
     Yes,
     /// They are not needed after a crash.
     No,
+}
+
+/// The origin of the values of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Memory. Space for moving others is set aside first.
+    Memory,
+    /// Other segments, which can be removed then: they may have the space that is set aside.
+    Segments,
 }
 
 /// Figures of a [`ColdStore`].
@@ -76,6 +92,8 @@ pub struct ColdStore {
     /// For callers without a ring.
     threads: Arc<ReadThreads>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
+    /// What new values leave of the disk; see [`ColdStore::leave_free`].
+    left_free: AtomicU64,
 }
 
 type Segments = HashMap<u32, Arc<ColdSegment>, LocationHash>;
@@ -83,6 +101,8 @@ type Segments = HashMap<u32, Arc<ColdSegment>, LocationHash>;
 struct Writer {
     active: Option<Active>,
     next_id: u32,
+    /// Space for what counts in a segment of which less than half does, so that it can be removed when the disk is full.
+    reserve: ReserveFile,
 }
 
 /// The segment that is being written.
@@ -93,6 +113,8 @@ struct Active {
     end: u64,
     /// Space is set aside up to here.
     reserved: u64,
+    /// It ends about here.
+    len_max: u64,
     /// Whether its name is durable.
     is_named: bool,
 }
@@ -117,6 +139,7 @@ impl ColdStore {
         let dir = dir.as_ref();
         disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
         let lock = lock(&*disk, dir)?;
+        let reserve = ReserveFile::open(&disk, &names::reserve(dir))?;
         let mut segments = Segments::default();
         for (id, path) in list(&*disk, dir)? {
             segments.insert(id, Arc::new(ColdSegment::open(&disk, path, id)));
@@ -127,10 +150,11 @@ impl ColdStore {
             dir: dir.to_owned(),
             options,
             segments: RwLock::new(segments),
-            writer: Mutex::new(Writer { active: None, next_id }),
+            writer: Mutex::new(Writer { active: None, next_id, reserve }),
             opened: Mutex::default(),
             threads: Arc::default(),
             lock: Mutex::new(Some(lock)),
+            left_free: AtomicU64::new(0),
         })
     }
 
@@ -197,21 +221,58 @@ impl ColdStore {
         self.remove(&idle.map(|segment| segment.id).collect::<Vec<_>>())
     }
 
+    /// Has new values leave so much of the disk to others, from now on.
+    pub fn leave_free(&self, bytes: u64) {
+        self.left_free.store(bytes, Ordering::Relaxed);
+    }
+
     /// Writes all values of a batch, which count from now on, and says where they are. If it fails
     /// nothing was kept.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when the disk is full, or what the disk says.
-    pub fn write(&self, batch: &mut ColdBatch, durable: Durable) -> Result<Vec<ColdLocation>> {
+    /// [`Error::NoSpace`] or [`Error::NoReserve`] when the disk is full, or what the disk says.
+    pub fn write(
+        &self,
+        batch: &mut ColdBatch,
+        durable: Durable,
+        origin: Origin,
+    ) -> Result<Vec<ColdLocation>> {
         let mut writer = self.writer.lock();
         let len = (batch.bytes.len() as u64).next_multiple_of(DIRECT_ALIGNMENT as u64);
-        self.make_room(&mut writer, len)?;
+        if origin == Origin::Memory {
+            self.check_room(&mut writer, len)?;
+        }
+        self.make_room(&mut writer, len, origin)?;
         let result = self.append(&mut writer, batch, len, durable);
         if result.is_err() {
             // What its end holds now is unknown.
             writer.finish();
         }
         result
+    }
+
+    /// Refuses `len` bytes of new values unless what is to be left free, and the reserve, is there beside them.
+    fn check_room(&self, writer: &mut Writer, len: u64) -> Result<()> {
+        let grown = writer.active.as_ref().map_or(SEGMENT_HEADER_LEN, |active| active.end) + len;
+        let needed = room_for_half(self.longest().max(grown));
+        let left_free = self.left_free.load(Ordering::Relaxed);
+        let leaves_it =
+            left_free == 0 || self.space().is_none_or(|space| space.free >= left_free + len);
+        if leaves_it && writer.reserve.hold(needed)? {
+            return Ok(());
+        }
+        let path = writer.reserve.path().to_owned();
+        Err(Error::NoReserve { path, needed: needed + left_free })
+    }
+
+    /// The space of the disk, if that is known.
+    pub fn space(&self) -> Option<Space> {
+        self.disk.space(&self.dir)
+    }
+
+    /// The length of the longest segment.
+    fn longest(&self) -> u64 {
+        self.segments.read().values().map(|segment| segment.len()).max().unwrap_or(0)
     }
 
     fn append(
@@ -246,18 +307,17 @@ impl ColdStore {
     }
 
     /// Begins a new segment unless there is one with room for `len` bytes, and sets their space
-    /// aside. If that fails nothing has changed.
-    fn make_room(&self, writer: &mut Writer, len: u64) -> Result<()> {
-        let max = self.options.segment_size_bytes.min(SEGMENT_LEN_MAX);
+    /// aside. If that fails nothing has changed, but that the reserve may be smaller.
+    fn make_room(&self, writer: &mut Writer, len: u64, origin: Origin) -> Result<()> {
         if let Some(active) = &mut writer.active
-            && active.end + len <= max
+            && active.end + len <= active.len_max
         {
-            return self.reserve(active, len);
+            return self.set_aside(active, len, origin, &mut writer.reserve);
         }
         writer.finish();
         let id = writer.next_id;
         writer.next_id = id.checked_add(1).ok_or(Error::SegmentsExhausted { max: u32::MAX })?;
-        let active = self.create(id, len).inspect_err(|_| {
+        let active = self.create(id, len, origin, &mut writer.reserve).inspect_err(|_| {
             // On a full disk the leftover would be in the way.
             let _ = self.disk.remove(&self.path(id));
         })?;
@@ -267,17 +327,28 @@ impl ColdStore {
     }
 
     /// Makes the file of a segment, with room for `len` bytes.
-    fn create(&self, id: u32, len: u64) -> Result<Active> {
+    fn create(
+        &self,
+        id: u32,
+        len: u64,
+        origin: Origin,
+        reserve: &mut ReserveFile,
+    ) -> Result<Active> {
         let path = self.path(id);
         let failed = |action, e| Error::io(action, &path, e);
         let created =
             self.disk.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", e))?;
         let salt = Salt(self.disk.entropy() as u32);
         let segment = Arc::new(ColdSegment::new(&self.disk, path.clone(), id, salt));
-        let (end, reserved) = (SEGMENT_HEADER_LEN, 0);
-        let mut active =
-            Active { segment, file: Arc::clone(&created), end, reserved, is_named: false };
-        self.reserve(&mut active, len)?;
+        let mut active = Active {
+            segment,
+            file: Arc::clone(&created),
+            end: SEGMENT_HEADER_LEN,
+            reserved: 0,
+            len_max: self.segment_len_max(),
+            is_named: false,
+        };
+        self.set_aside(&mut active, len, origin, reserve)?;
         created
             .write_all_at(&[IoSlice::new(&active.segment.header())], 0)
             .map_err(|e| failed("write", e))?;
@@ -286,16 +357,34 @@ impl ColdStore {
         Ok(active)
     }
 
-    /// Sets space aside for `len` more bytes, and for the rest of the segment if there is plenty.
-    fn reserve(&self, active: &mut Active, len: u64) -> Result<()> {
+    /// About how long a segment gets that is begun now.
+    fn segment_len_max(&self) -> u64 {
+        let max = self.options.segment_size_bytes.min(SEGMENT_LEN_MAX);
+        (self.figures().bytes / SEGMENT_PART).max(SEGMENT_LEN_MIN).min(max)
+    }
+
+    /// Sets space aside for `len` more bytes, and for the rest of the segment if there is plenty. Values of other
+    /// segments may have that of the reserve.
+    fn set_aside(
+        &self,
+        active: &mut Active,
+        len: u64,
+        origin: Origin,
+        reserve: &mut ReserveFile,
+    ) -> Result<()> {
         let needed = active.end + len;
         if needed <= active.reserved {
             return Ok(());
         }
-        let wanted = self.options.segment_size_bytes.min(SEGMENT_LEN_MAX);
+        if origin == Origin::Segments {
+            let lent = (needed - active.reserved).min(reserve.bytes());
+            reserve.shrink(reserve.bytes() - lent)?;
+        }
         let (disk, dir) = (&*self.disk, &self.dir);
-        active.reserved = space::reserve(disk, dir, &*active.file, active.reserved, needed, wanted)
-            .map_err(|e| Error::io("reserve space for", &active.segment.path, e))?;
+        let reserved = active.reserved;
+        active.reserved =
+            space::reserve(disk, dir, &*active.file, reserved, needed, active.len_max)
+                .map_err(|e| Error::io("reserve space for", &active.segment.path, e))?;
         Ok(())
     }
 
@@ -370,12 +459,30 @@ impl ColdStore {
         self.finished(|segment| segment.live() == 0)
     }
 
-    /// Segments with some live data, but less than `share`.
+    /// Segments with some live data, but less than `share`. The reserve is for a share of up to a half.
     pub fn sparse(&self, share: f64) -> Vec<u32> {
         self.finished(|segment| {
             let live = segment.live();
             live > 0 && (live as f64) < segment.len() as f64 * share
         })
+    }
+
+    /// Of these segments, those that there is room to move values out of: as many as possible, the least to be moved
+    /// first.
+    pub fn movable(&self, ids: &[u32]) -> Vec<u32> {
+        let left_free = self.left_free.load(Ordering::Relaxed);
+        let held = self.writer.lock().reserve.bytes();
+        let free = self.space().map_or(u64::MAX, |space| space.free.saturating_sub(left_free));
+        let mut room = held.saturating_add(free);
+        let segments = self.segments.read();
+        let mut lives: Vec<_> =
+            ids.iter().filter_map(|id| Some((segments.get(id)?.live(), *id))).collect();
+        lives.sort_unstable();
+        let fits = |(live, id): (u64, u32)| {
+            room = room.checked_sub(room_for(live))?;
+            Some(id)
+        };
+        lives.into_iter().map_while(fits).collect()
     }
 
     fn finished(&self, is_wanted: impl Fn(&ColdSegment) -> bool) -> Vec<u32> {
@@ -404,7 +511,17 @@ impl ColdStore {
             }
             self.segments.write().remove(id);
         }
-        Ok(())
+        self.restore_reserve()
+    }
+
+    /// Makes the reserve as large as it should be, if there is space for it.
+    fn restore_reserve(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let needed = room_for_half(self.longest());
+        if writer.reserve.bytes() > needed {
+            return writer.reserve.shrink(needed);
+        }
+        writer.reserve.hold_what_there_is(needed).map(drop)
     }
 
     /// Lets another process open the store. Nothing may be written from now on.
@@ -432,6 +549,18 @@ impl std::fmt::Debug for ColdStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ColdStore").field("dir", &self.dir).finish_non_exhaustive()
     }
+}
+
+/// Room for moving what counts in a segment of which less than half does.
+fn room_for_half(segment_len: u64) -> u64 {
+    if segment_len == 0 { 0 } else { room_for(segment_len / 2) }
+}
+
+/// Room for moving values of `live` bytes: an eighth of each page may be a gap, and some of the last page of each batch;
+/// and the header of a segment.
+fn room_for(live: u64) -> u64 {
+    let page = DIRECT_ALIGNMENT as u64;
+    (live + live / 6).next_multiple_of(page) + SEGMENT_HEADER_LEN + page
 }
 
 /// Writes `len` bytes, those beyond the end of `bytes` zero, at an address that direct I/O likes.

@@ -17,14 +17,14 @@
 //! Puts pay one flag load; the rest happens only when a segment grows. A log has no reserve.
 
 use super::store::Store;
-use crate::disk::{Disk, DiskFile, OpenMode, space};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::log::write::Write;
 use crate::manifest::{ENTRY_LEN, HEAD_LEN, Purpose};
 use crate::names;
+use crate::reserve_file::ReserveFile;
 use crate::segment::file::Segment;
 use parking_lot::Mutex;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,14 +44,7 @@ pub(crate) struct Reserve {
     is_short: AtomicBool,
     /// Counts how often compaction has made room for deletes.
     pub(super) room_made: AtomicU64,
-    held: Mutex<Held>,
-    path: PathBuf,
-}
-
-/// The file, and how much it holds. A log has none.
-pub(super) struct Held {
-    backing: Option<(Arc<dyn Disk>, Arc<dyn DiskFile>)>,
-    bytes: u64,
+    held: Mutex<ReserveFile>,
     path: PathBuf,
 }
 
@@ -64,87 +57,18 @@ struct Need {
     whole: u64,
 }
 
-impl Held {
-    /// Sets aside `bytes` in all; `false` when there is no space for them.
-    fn hold(&mut self, bytes: u64) -> Result<bool> {
-        if bytes <= self.bytes {
-            return Ok(true);
-        }
-        let Some((_, file)) = &self.backing else { return Ok(false) };
-        match file.reserve(bytes).and_then(|()| file.truncate(bytes)) {
-            Ok(()) => {
-                self.bytes = bytes;
-                Ok(true)
-            }
-            Err(error) if space::is_full(&error) => {
-                // A file system may have set a part aside.
-                self.shrink(self.bytes)?;
-                Ok(false)
-            }
-            Err(error) => Err(Error::io("reserve", &self.path, error)),
-        }
-    }
-
-    /// As [`Self::hold`]; takes what there is if there is not enough.
-    fn hold_what_there_is(&mut self, bytes: u64) -> Result<bool> {
-        if self.hold(bytes)? {
-            return Ok(true);
-        }
-        let dir = self.path.parent().unwrap_or(Path::new(""));
-        let free = self.backing.as_ref().and_then(|(disk, _)| disk.space(dir)).map(|s| s.free);
-        if let Some(free) = free.filter(|&free| free > 0) {
-            self.hold(bytes.min(self.bytes.saturating_add(free)))?;
-        }
-        Ok(false)
-    }
-
-    /// Gives space back to the disk.
-    fn shrink(&mut self, bytes: u64) -> Result<()> {
-        let Some((_, file)) = &self.backing else { return Ok(()) };
-        file.truncate(bytes).map_err(|e| Error::io("truncate", &self.path, e))?;
-        self.bytes = bytes;
-        Ok(())
-    }
-
-    /// Does something that needs so much space, with that of the reserve if there is no other. What is
-    /// left over then comes back.
-    fn lend<T>(&mut self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
-        match action() {
-            Err(Error::NoSpace { .. }) if self.bytes > 0 => {}
-            result => return result,
-        }
-        let before = self.bytes;
-        self.shrink(before.saturating_sub(bytes))?;
-        let result = action();
-        self.hold_what_there_is(before)?;
-        result
-    }
-}
-
 impl Reserve {
     /// What the directory has. Nothing more is set aside yet.
     pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Self> {
         let path = names::reserve(dir);
-        let file = match disk.open(&path, OpenMode::Existing) {
-            Err(e) if e.kind() == ErrorKind::NotFound => disk.open(&path, OpenMode::CreateNew),
-            opened => opened,
-        };
-        let file = file.map_err(|e| Error::io("create", &path, e))?;
-        let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
-        let backing = Some((disk.clone(), file));
-        let mut held = Held { backing, bytes: 0, path: path.clone() };
-        // A power cut may have left the length and not the space. What can be had is taken at once: recovery
-        // writes hint files, and they may do without.
-        if len > 0 {
-            held.hold_what_there_is(len)?;
-        }
+        let held = ReserveFile::open(disk, &path)?;
         let (is_short, room_made) = (AtomicBool::new(true), AtomicU64::new(0));
         Ok(Reserve { is_short, room_made, held: Mutex::new(held), path })
     }
 
     /// For a log.
     pub(crate) fn none() -> Self {
-        let held = Held { backing: None, bytes: 0, path: PathBuf::new() };
+        let held = ReserveFile::none();
         let (is_short, room_made) = (AtomicBool::new(false), AtomicU64::new(0));
         Reserve { is_short, room_made, held: Mutex::new(held), path: PathBuf::new() }
     }
@@ -172,7 +96,7 @@ impl Reserve {
 
     /// Bytes that are set aside.
     pub(crate) fn bytes(&self) -> u64 {
-        self.held.lock().bytes
+        self.held.lock().bytes()
     }
 }
 
@@ -212,7 +136,7 @@ impl Store {
         }
         let mut held = self.reserve.held.lock();
         let whole = self.reserve_need(None).whole;
-        if held.bytes > whole {
+        if held.bytes() > whole {
             held.shrink(whole).map_err(|e| self.latch(e))?;
         }
         let is_whole = held.hold_what_there_is(whole).map_err(|e| self.latch(e))?;
@@ -263,7 +187,12 @@ impl Store {
         result
     }
 
-    fn set_aside_for_puts(&self, held: &mut Held, segment: &Segment, len: u64) -> Result<()> {
+    fn set_aside_for_puts(
+        &self,
+        held: &mut ReserveFile,
+        segment: &Segment,
+        len: u64,
+    ) -> Result<()> {
         let whole = self.reserve_need(Some((segment, len))).whole;
         if !held.hold(whole)? {
             return Err(Error::NoSpace { path: segment.path.clone() });
@@ -271,18 +200,23 @@ impl Store {
         segment.reserve(len)
     }
 
-    fn set_aside_for_deletes(&self, held: &mut Held, segment: &Segment, len: u64) -> Result<()> {
+    fn set_aside_for_deletes(
+        &self,
+        held: &mut ReserveFile,
+        segment: &Segment,
+        len: u64,
+    ) -> Result<()> {
         let floor = self.reserve_need(Some((segment, len))).floor;
-        if held.bytes < floor && !held.hold_what_there_is(floor)? {
+        if held.bytes() < floor && !held.hold_what_there_is(floor)? {
             return Err(Error::NoSpace { path: segment.path.clone() });
         }
         let grows = len.saturating_sub(segment.space());
-        if held.bytes < floor + grows {
+        if held.bytes() < floor + grows {
             return segment.reserve(len);
         }
-        let before = held.bytes;
+        let before = held.bytes();
         let result = held.lend(grows, || segment.reserve(len));
-        if held.bytes < before {
+        if held.bytes() < before {
             self.reserve.set_short();
         }
         result

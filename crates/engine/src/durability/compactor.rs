@@ -171,6 +171,26 @@ impl WalHandle {
         until != u64::MAX && self.appended() >= until
     }
 
+    /// What compaction needs of a disk. Where it is not there the log fails, which then refuses deletes as well.
+    pub fn room_for_compaction(&self, keyspace: &Keyspace, space: Space) -> u64 {
+        if !self.is_on() {
+            return 0;
+        }
+        let room = Room { space, live: keyspace.memory().logged() };
+        room.live + room.slack()
+    }
+
+    /// Whether there will soon be more space, because compaction is underway or about to begin.
+    pub fn makes_room(&self, keyspace: &Keyspace, space: Space) -> bool {
+        let compaction = &self.compaction;
+        let room = Room { space, live: keyspace.memory().logged() };
+        let is_urgent =
+            || self.log().is_some_and(|log| compaction.is_urgent(log.wal.bytes(), &room));
+        !self.has_write_error()
+            && compaction.failures_in_a_row.load(Relaxed) == 0
+            && (compaction.running_since.lock().is_some() || is_urgent())
+    }
+
     /// Figures for INFO.
     pub fn compaction_figures(&self) -> CompactionFigures {
         let compaction = &self.compaction;

@@ -11,6 +11,9 @@
 //! the log that says so is on the device, because until then a crash would bring the old state back;
 //! and not while there is a snapshot, which may still need them. If less than half of a segment is
 //! live, it moves the live values elsewhere. So the disk holds at most about twice the live data.
+//!
+//! **A full disk.** No values are moved to a disk that has little more space than the store's reserve and compaction of
+//! the log need. So deletes are still logged there, and segments can be cleaned: as many at a time as there is room for.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_cask::{ColdLimits, ColdStore, Durable};
+use tierce_cask::{ColdLimits, ColdStore, Durable, Origin};
 use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch};
 
 use super::Demand;
@@ -147,10 +150,13 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
     let begun = Instant::now();
     loop {
         let found = gather(work, &mut state.batch, target);
-        let spilled = match write(work, store, &mut state.batch) {
+        let spilled = match write(work, store, &mut state.batch, Origin::Memory) {
             Ok(spilled) => spilled,
             Err(error) => {
-                fail(work, state, &error);
+                let makes_room = error.is_no_space() && log_makes_room(work, store);
+                if !makes_room {
+                    fail(work, state, &error);
+                }
                 return PAUSE_AFTER_FAILURE;
             }
         };
@@ -191,18 +197,32 @@ fn write(
     work: &Work,
     store: &ColdStore,
     batch: &mut SpillBatch,
+    origin: Origin,
 ) -> Result<usize, tierce_cask::Error> {
     if batch.is_empty() {
         return Ok(0);
     }
     // Without a log it is unknown after a crash that it is there.
     let durable = if work.wal_handle.may_refer() { Durable::Yes } else { Durable::No };
-    let spilled = store.write(batch.values(), durable).map(|places| {
+    leave_room_for_log(work, store);
+    let spilled = store.write(batch.values(), durable, origin).map(|places| {
         let now_ms = crate::clock::unix_ms();
         work.keyspace.locks().spill(batch, &places, now_ms)
     });
     batch.clear(2 * BATCH_BYTES);
     spilled
+}
+
+/// Has the store leave compaction of the log its room.
+fn leave_room_for_log(work: &Work, store: &ColdStore) {
+    if let Some(space) = store.space() {
+        store.leave_free(work.wal_handle.room_for_compaction(&work.keyspace, space));
+    }
+}
+
+/// Whether compaction of the log will make room: until then writers wait.
+fn log_makes_room(work: &Work, store: &ColdStore) -> bool {
+    store.space().is_some_and(|space| work.wal_handle.makes_room(&work.keyspace, space))
 }
 
 fn fail(work: &Work, state: &mut SpillerState, error: &tierce_cask::Error) {
@@ -224,11 +244,16 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
         if sparse.is_empty() || (sparse.len() as u64) < store.figures().segments / SPARSE_PART {
             return false;
         }
-        state.cleaning = Some(Cleaning::begin(sparse));
+        leave_room_for_log(work, store);
+        let movable = store.movable(&sparse);
+        if movable.is_empty() {
+            return false;
+        }
+        state.cleaning = Some(Cleaning::begin(movable));
     }
     let Some(cleaning) = &mut state.cleaning else { return false };
     let stepped = cleaning.step(&work.keyspace, &mut state.batch, BATCH_BYTES);
-    let written = write(work, store, &mut state.batch);
+    let written = write(work, store, &mut state.batch, Origin::Segments);
     match (stepped, written) {
         (Ok(true), Ok(_)) => return true,
         (Ok(false), Ok(_)) => {}

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_cask::{ColdStore, Durable};
+use tierce_cask::{ColdStore, Durable, Origin};
 use tierce_collections::Hash;
 use tierce_engine::durability::{Next, WalManager};
 use tierce_keyspace::{Cleaning, Eviction, Keyspace, Policy, SpillBatch};
@@ -268,7 +268,7 @@ impl<'k, 'w> Life<'k, 'w> {
     /// As the server does. Whether it succeeded.
     fn spill(&mut self) -> bool {
         let durable = if self.started.wal_handle.may_refer() { Durable::Yes } else { Durable::No };
-        let written = self.store().write(self.batch.values(), durable);
+        let written = self.store().write(self.batch.values(), durable, Origin::Memory);
         if let Ok(places) = &written {
             self.keyspace.locks().spill(&self.batch, places, self.world.now_ms);
         }

@@ -1,11 +1,11 @@
-//! What is too long to be spilled, and more than is written at once.
+//! Spilled values: those that are too long, more than is written at once, and a full disk.
 
 use std::sync::Arc;
 
 use tierce_cask::ColdLimits;
-use tierce_cask::disk::OsDisk;
+use tierce_cask::disk::{OsDisk, SimDisk};
 
-use crate::operations::support::TestServer;
+use crate::operations::support::{Client, TestServer, wait_until};
 
 const LIMITS: ColdLimits = ColdLimits { value_len_max: 400_000, batch_len_max: 700_000 };
 
@@ -37,4 +37,50 @@ fn what_is_too_long_stays_in_memory_and_full_batches_end() {
     }
     let info = client.call("INFO memory");
     assert!(info.contains("spilled_keys:") && !info.contains("spilled_keys:0\r"), "{info}");
+}
+
+const VALUE_LEN: usize = 4000;
+
+/// A figure of INFO.
+fn figure(client: &mut Client, name: &str) -> u64 {
+    let info = client.call("INFO memory");
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|figure| figure.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {info}"))
+}
+
+/// Writes keys from `first` on until one is refused for lack of memory; which one that was.
+fn write_until_full(client: &mut Client, first: usize) -> usize {
+    let refused = (first..first + 100_000).find(|number| {
+        let reply = client.call(&format!("SET k{number} {number:0>VALUE_LEN$}"));
+        assert!(reply == "OK" || reply.starts_with("-OOM"), "{reply}");
+        reply != "OK"
+    });
+    refused.expect("the disk is never full")
+}
+
+/// Values fill the disk; nine in ten are deleted, spread over all files. The files shrink, and as many are taken again,
+/// also after a start.
+#[test]
+fn a_disk_full_of_spilled_values_has_space_again_when_most_are_deleted() {
+    let dir = std::env::temp_dir();
+    let options = "--appendonly yes --shards 16 --maxmemory 2mb --maxmemory-policy spill";
+    let options = format!("--dir {} {options}", dir.display());
+    let mut disk = SimDisk::new(1);
+    for round in 0..2 {
+        disk.set_capacity(Some(40 << 20));
+        let server = TestServer::on_disk(Arc::new(disk.clone()), &options);
+        let mut client = server.client();
+        let first = round * 100_000;
+        let end = write_until_full(&mut client, first);
+        let bytes = (end - first) * VALUE_LEN;
+        assert!(bytes > 20 << 20, "{bytes} bytes are on the disk");
+        for number in (first..end).filter(|number| number % 10 > 0) {
+            assert_eq!(client.call(&format!("DEL k{number}")), ":1", "{number}");
+        }
+        wait_until("the files shrink", || {
+            let live = figure(&mut client, "spilled_disk_live_bytes");
+            figure(&mut client, "spilled_disk_bytes") < 2 * live + (4 << 20)
+        });
+        disk = disk.now().after_kill(1);
+    }
 }

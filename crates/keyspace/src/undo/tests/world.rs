@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 use tierce_cask::disk::{Disk, SimDisk};
-use tierce_cask::{ColdBuffer, ColdOptions, ColdStore, Durable};
+use tierce_cask::{ColdBuffer, ColdOptions, ColdStore, Durable, Origin};
 use tierce_collections::hash::FieldRef;
 use tierce_collections::{Collection, IntText, ListLimits, PackedLimits, SetLimits, StreamLimits};
 
@@ -225,7 +225,7 @@ pub(super) fn spill(keyspace: &Keyspace) {
         locks.gather_cold(&mut batch, NOW_MS);
     }
     let store = keyspace.cold_store().unwrap();
-    let locations = store.write(batch.values(), Durable::Yes).unwrap();
+    let locations = store.write(batch.values(), Durable::Yes, Origin::Memory).unwrap();
     locks.spill(&batch, &locations, NOW_MS);
 }
 
