@@ -8,8 +8,11 @@
 //! Honest clients are not held up by their neighbours: once a user has authenticated from an address, the two have a
 //! lane of their own, and are in no other. Nor are they shut out by strangers: an address without wrong passwords of its
 //! own does not queue in the lane of a user. Its attempts wait once, for the delay of that lane. So a guesser with many
-//! addresses is slowed down at each of them. In a lane the newest attempt goes first, since those that guess wait
-//! already.
+//! addresses is slowed down at each of them.
+//!
+//! In a lane the newest attempt goes first in one second, since those that guess wait already, and the oldest one in the
+//! next. So no attempt waits for ever, however many clients with an old password come again and again: behind each
+//! that is older there are about two delays.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,8 +32,12 @@ const DELAY_MS_MAX: i64 = 1_000;
 /// A lane that stays without wrong passwords for so long begins anew.
 const FORGOTTEN_AFTER_MS: i64 = 60_000;
 
-/// For so long a lane is kept for the newest attempt, whose client may be gone.
+/// For so long a lane is kept for the attempt whose turn it is, whose client may be gone.
 const GRACE_MS: i64 = 20;
+
+/// Lanes that open in every other of these stretches of time open for the oldest attempt. By time, so that an attempt
+/// has its turn in both of its lanes; and no shorter than the longest delay, so that lanes open in each.
+const TURN_MS: i64 = DELAY_MS_MAX;
 
 /// Lanes of each kind that are remembered. Of more, the one goes that was used the longest ago.
 const LANES_MAX: usize = 4_096;
@@ -112,6 +119,8 @@ struct Lane {
     opens_ms: i64,
     /// The newest attempt that waits, or 0.
     newest: u64,
+    /// The oldest attempt that waits, or 0. Those that still wait tell so before the lane opens the next time.
+    oldest: u64,
 }
 
 impl Lane {
@@ -133,13 +142,16 @@ impl Lane {
             return 0;
         }
         self.newest = self.newest.max(attempt);
-        if self.newest == attempt { self.opens_ms } else { self.opens_ms + GRACE_MS }
+        self.oldest = if self.oldest == 0 { attempt } else { self.oldest.min(attempt) };
+        let is_turn_of_oldest = (self.opens_ms / TURN_MS) % 2 == 1;
+        let next = if is_turn_of_oldest { self.oldest } else { self.newest };
+        if next == attempt { self.opens_ms } else { self.opens_ms + GRACE_MS }
     }
 
     /// An attempt has passed.
     fn close(&mut self, now_ms: i64) {
         self.opens_ms = now_ms + self.delay_ms(now_ms);
-        self.newest = 0;
+        (self.newest, self.oldest) = (0, 0);
         self.used_ms = now_ms;
     }
 
@@ -297,6 +309,41 @@ mod tests {
         assert_eq!(ask(0, 121), None);
     }
 
+    /// Clients with an old password come again as soon as they were refused, from the address of one with the right one.
+    #[test]
+    fn the_right_password_has_its_turn_among_many_that_come_again_and_again() {
+        const CLIENTS: usize = 41;
+        const RIGHT: usize = CLIENTS / 2;
+        let guesses = Guesses::default();
+        fail(&guesses, 20, "a", b"u");
+        // Attempts, and when they ask again.
+        let mut attempts: Vec<(Attempt, i64)> = Vec::new();
+        attempts.resize_with(CLIENTS, || (Attempt::default(), 1));
+        let (mut wrong, mut passed) = (0, None);
+        for now_ms in 1..300_000 {
+            for index in 0..attempts.len() {
+                let (attempt, asks_ms) = &mut attempts[index];
+                if *asks_ms > now_ms {
+                    continue;
+                }
+                let until_ms = attempt.waits_until(&guesses, "a", b"u", now_ms);
+                *asks_ms = until_ms.unwrap_or(now_ms + 1);
+                if until_ms.is_none() && index == RIGHT {
+                    passed = passed.or(Some(now_ms));
+                    *asks_ms = i64::MAX;
+                } else if until_ms.is_none() {
+                    guesses.note_wrong("a", b"u", now_ms);
+                    *attempt = Attempt::default();
+                    wrong += 1;
+                }
+            }
+        }
+        let passed = passed.expect("it is never served");
+        let delays_max = 2 * RIGHT as i64 + 3;
+        assert!(passed <= delays_max * (DELAY_MS_MAX + 2 * GRACE_MS), "after {passed} ms");
+        assert!(wrong <= 300, "{wrong} guesses in five minutes");
+    }
+
     /// A stranger opens a connection every 50 ms and never stops.
     #[test]
     fn an_address_that_has_not_guessed_waits_once_whoever_guesses_elsewhere() {
@@ -315,7 +362,7 @@ mod tests {
         });
         assert_eq!((first, passed), (Some(1 + DELAY_MS_MAX), Some(1 + DELAY_MS_MAX)));
         // After one wrong password it queues with the others, who are many addresses by now.
-        let now_ms = 2_000;
+        let now_ms = 3_000;
         guesses.note_wrong("b", b"u", now_ms);
         assert!(honest.waits_until(&guesses, "b", b"u", now_ms).is_some());
         let waits = |number: usize, now_ms| {
