@@ -46,6 +46,9 @@ pub(super) enum Comparison {
     CommandInfo,
     /// The same but for the spelling of numbers: 7.0 prints 17 digits, 7.2 as many as it needs.
     Spelling,
+    /// The same members in any order, with scores that are the same unless one is 0: where an infinity is multiplied
+    /// by 0, the score depends on the order of the keys in 7.0.
+    Weighted,
     /// The same but for the values of these fields.
     Except(&'static [&'static str]),
 }
@@ -69,6 +72,7 @@ impl Comparison {
             ("RANDOMKEY" | "TIME", _) => Self::Kind,
             ("TTL" | "EXPIRETIME", _) => Self::Within(CLOCK_MS_MAX / 1000),
             ("PTTL" | "PEXPIRETIME", _) => Self::Within(CLOCK_MS_MAX),
+            ("ZINTER", _) if may_make_nan(call) => Self::Weighted,
             (name, _) if name.starts_with('Z') || name.starts_with("GEO") => Self::Spelling,
             ("BZPOPMIN" | "BZPOPMAX" | "BZMPOP", _) => Self::Spelling,
             ("SORT" | "SORT_RO", _) => Self::Unsorted,
@@ -171,8 +175,13 @@ impl Comparison {
                 a >= 0 && b >= 0 && (a - b).abs() <= distance
             }
             Self::Spelling => is_spelled_alike(&tested, &reference),
+            Self::Weighted => is_weighted_alike(call, &tested, &reference),
             Self::Pending => is_pending_alike(&tested, &reference),
-            Self::StreamFacts => is_near(&stream_facts(&tested), &stream_facts(&reference)),
+            Self::StreamFacts => {
+                let is_whole = call.get(2).is_some_and(|key| key == WHOLE_STREAM);
+                let facts = |reply| stream_facts(reply, is_whole);
+                is_near(&facts(&tested), &facts(&reference))
+            }
             Self::Encoding => is_same_encoding(tested.bytes(), reference.bytes()),
             Self::CommandInfo => without_hints(&tested) == without_hints(&reference),
             Self::Except(names) => without(&tested, names) == without(&reference, names),
@@ -214,7 +223,6 @@ fn is_same_error(call: &Call, tested: &[u8], reference: &[u8]) -> bool {
 /// Whether two replies are equal but for the spelling of numbers in them. Whether a zero that was computed
 /// has a sign depends on the encodings that it went through.
 fn is_spelled_alike(tested: &Reply, reference: &Reply) -> bool {
-    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<f64>().ok();
     match (tested, reference) {
         (Reply::Array(ours), Reply::Array(theirs)) => {
             ours.len() == theirs.len()
@@ -225,6 +233,39 @@ fn is_spelled_alike(tested: &Reply, reference: &Reply) -> bool {
         }
         _ => tested == reference,
     }
+}
+
+fn number(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Whether there is a weight that makes no number of 0, or of an infinity.
+fn may_make_nan(call: &Call) -> bool {
+    let weights = call.iter().skip_while(|word| !word.eq_ignore_ascii_case(b"weights")).skip(1);
+    let mut weights = weights.map_while(|word| number(word));
+    weights.any(|weight| weight == 0.0 || weight.is_infinite())
+}
+
+fn is_weighted_alike(call: &Call, tested: &Reply, reference: &Reply) -> bool {
+    let size = 1 + usize::from(call.iter().any(|word| word.eq_ignore_ascii_case(b"withscores")));
+    let sorted = |reply| {
+        let mut members = draws::in_groups(reply, size);
+        members.sort();
+        members
+    };
+    let is_zero = |score: &Reply| match score {
+        Reply::Bulk(text) | Reply::Double(text) => number(text) == Some(0.0),
+        _ => false,
+    };
+    let (ours, theirs) = (sorted(tested), sorted(reference));
+    let is_alike = |(ours, theirs): (&Vec<Reply>, &Vec<Reply>)| match (&ours[..], &theirs[..]) {
+        ([member, ours], [other, theirs]) => {
+            let may_differ = is_zero(ours) || is_zero(theirs);
+            member == other && (may_differ || is_spelled_alike(ours, theirs))
+        }
+        _ => ours == theirs,
+    };
+    ours.len() == theirs.len() && ours.iter().zip(&theirs).all(is_alike)
 }
 
 /// Whether a call of SORT leaves the elements as they are.
@@ -266,19 +307,24 @@ fn is_pending_alike(tested: &Reply, reference: &Reply) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(is_alike)
 }
 
+/// A stream that keeps its entries: from others, entries are deleted and trimmed, or their number is set.
+const WHOLE_STREAM: &[u8] = b"w:0";
+
 /// The facts that XINFO tells, without those that depend on how a server packs entries, those that 7.0 does not know or
-/// gets wrong (the lag of groups), and consumers that have nothing pending, which 7.0 does not always make.
-fn stream_facts(reply: &Reply) -> Reply {
+/// gets wrong (the lag of groups, unless a stream `is_whole`), and consumers that have nothing pending, which 7.0 does
+/// not always make.
+fn stream_facts(reply: &Reply, is_whole: bool) -> Reply {
     const LEFT_OUT: [&str; 8] = [
+        "entries-read",
+        "lag",
         "radix-tree-keys",
         "radix-tree-nodes",
         "active-time",
         "inactive",
         "idle",
         "seen-time",
-        "entries-read",
-        "lag",
     ];
+    let left_out = if is_whole { &LEFT_OUT[2..] } else { &LEFT_OUT };
     let is_name =
         |name: &Reply| matches!(name, Reply::Bulk(name) if name == b"length" || name == b"name");
     let flat = match reply {
@@ -295,17 +341,20 @@ fn stream_facts(reply: &Reply) -> Reply {
             if facts.is_empty() {
                 return Reply::Array(others.into_iter().cloned().collect());
             }
-            return Reply::Array(facts.into_iter().filter(has_pending).map(stream_facts).collect());
+            let facts = facts.into_iter().filter(has_pending);
+            return Reply::Array(facts.map(|fact| stream_facts(fact, is_whole)).collect());
         }
         other => return other.clone(),
     };
     let kept = flat.chunks(2).filter(|pair| {
-        let is_left_out = LEFT_OUT.iter().any(|name| pair[0].bytes() == name.as_bytes());
+        let is_left_out = left_out.iter().any(|name| pair[0].bytes() == name.as_bytes());
         let is_number_of_consumers =
             pair[0].bytes() == b"consumers" && matches!(pair[1], Reply::Int(_));
         !is_left_out && !is_number_of_consumers
     });
-    Reply::Array(kept.flat_map(|pair| [pair[0].clone(), stream_facts(&pair[1])]).collect())
+    Reply::Array(
+        kept.flat_map(|pair| [pair[0].clone(), stream_facts(&pair[1], is_whole)]).collect(),
+    )
 }
 
 /// Whether these are facts of anything but a consumer with nothing pending.
@@ -436,6 +485,14 @@ mod tests {
         check("PTTL a", ":-1\r\n", ":100\r\n", false);
         check("ZSCORE a b", "$3\r\n0.1\r\n", "$19\r\n0.10000000000000001\r\n", true);
         check("ZSCORE a b", "$3\r\n0.1\r\n", "$3\r\n0.2\r\n", false);
+        check("ZINTER 2 a b WEIGHTS 0 1", "*2\r\n+m\r\n+n\r\n", "*2\r\n+n\r\n+m\r\n", true);
+        check("ZINTER 2 a b WEIGHTS 2 1", "*2\r\n+m\r\n+n\r\n", "*2\r\n+n\r\n+m\r\n", false);
+        let scores = "ZINTER 2 a b WEIGHTS 0 -2.5 WITHSCORES";
+        check(scores, "*2\r\n$1\r\nm\r\n$3\r\ninf\r\n", "*2\r\n$1\r\nm\r\n$1\r\n0\r\n", true);
+        check(scores, "*2\r\n$1\r\nm\r\n$3\r\ninf\r\n", "*2\r\n$1\r\nm\r\n$1\r\n5\r\n", false);
+        let facts = |lag| format!("*1\r\n*4\r\n$4\r\nname\r\n$1\r\ng\r\n$3\r\nlag\r\n:{lag}\r\n");
+        check("XINFO GROUPS s:0", &facts(1), &facts(2), true);
+        check("XINFO GROUPS w:0", &facts(1), &facts(2), false);
         check("hello 2", "*2\r\n+id\r\n:1\r\n", "*2\r\n+id\r\n:2\r\n", true);
         check("hello 2", "*2\r\n+proto\r\n:2\r\n", "*2\r\n+proto\r\n:3\r\n", false);
     }

@@ -62,7 +62,7 @@ fn elements(call: &Call, reply: &Reply) -> Option<Vec<Vec<Reply>>> {
 }
 
 /// The parts of an array by `size`, be they arrays by themselves or not, or of a map.
-fn in_groups(reply: &Reply, size: usize) -> Vec<Vec<Reply>> {
+pub(super) fn in_groups(reply: &Reply, size: usize) -> Vec<Vec<Reply>> {
     match reply {
         Reply::Map(pairs) => pairs.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect(),
         Reply::Array(items) if matches!(items.first(), Some(Reply::Array(_))) => {

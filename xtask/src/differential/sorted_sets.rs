@@ -42,23 +42,25 @@ pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (2, "ZSCAN {zset} 0 [MATCH {pattern}] [COUNT {count}]"),
     (
         6,
-        "ZUNION 2 {zset} {zset} [WEIGHTS (2 | -0.5 | 1e3) (3 | -2.5 | 0.1)] [AGGREGATE (SUM | MIN | MAX)] [WITHSCORES]",
+        "ZUNION 2 {zset} {zset} [WEIGHTS {score} {score}] [AGGREGATE (SUM | MIN | MAX)] [WITHSCORES]",
     ),
     (
         6,
-        "ZINTER 2 {zset} {zset} [WEIGHTS (2 | -0.5 | 1e3) (3 | -2.5 | 0.1)] [AGGREGATE (SUM | MIN | MAX)] [WITHSCORES]",
+        "ZINTER 2 {zset} {zset} [WEIGHTS {score} {score}] [AGGREGATE (SUM | MIN | MAX)] [WITHSCORES]",
     ),
     (6, "ZDIFF 2 {zset} {zset} [WITHSCORES]"),
     (4, "ZDIFF 3 {zset} {zset} {zset} [WITHSCORES]"),
     (
         5,
-        "ZUNIONSTORE {zset} 2 {zset} {zset} [WEIGHTS (2 | -0.5 | 1e3) (3 | -2.5 | 0.1)] [AGGREGATE (SUM | MIN | MAX)]",
+        "ZUNIONSTORE {zset} 2 {zset} {zset} [WEIGHTS {score} {score}] [AGGREGATE (SUM | MIN | MAX)]",
     ),
     (3, "ZUNIONSTORE {zset} {count} {zset} {zset} [AGGREGATE {member}]"),
     (
         5,
         "ZINTERSTORE {zset} 2 {zset} {zset} [WEIGHTS (2 | -0.5 | 1e3) (3 | -2.5 | 0.1)] [AGGREGATE (SUM | MIN | MAX)]",
     ),
+    // Without infinite scores, which 7.0 would store as something else.
+    (2, "ZINTERSTORE {zset} 2 {lex} {lex} WEIGHTS (0 | -1) (0 | 2) [AGGREGATE (SUM | MIN | MAX)]"),
     (4, "ZDIFFSTORE {zset} 2 {zset} {zset}"),
     (4, "ZINTERCARD 2 {zset} {zset} [LIMIT {count}]"),
     (1, "DEL {zset}"),
