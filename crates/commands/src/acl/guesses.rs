@@ -321,8 +321,7 @@ mod tests {
         attempts.resize_with(CLIENTS, || (Attempt::default(), 1));
         let (mut wrong, mut passed) = (0, None);
         for now_ms in 1..300_000 {
-            for index in 0..attempts.len() {
-                let (attempt, asks_ms) = &mut attempts[index];
+            for (index, (attempt, asks_ms)) in attempts.iter_mut().enumerate() {
                 if *asks_ms > now_ms {
                     continue;
                 }
