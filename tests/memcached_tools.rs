@@ -306,7 +306,7 @@ fn commands_for_operators() {
         ),
         (
             "shutdown\r\ndebugtime 1\r\nmisbehave\r\n",
-            "ERROR: shutdown not enabled\r\nERROR\r\nERROR\r\n",
+            "SERVER_ERROR: shutdown not enabled\r\nERROR\r\nERROR\r\n",
         ),
         ("cache_memlimit\r\ncache_memlimit x\r\n", "ERROR\r\nERROR\r\n"),
         ("cache_memlimit 7\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),

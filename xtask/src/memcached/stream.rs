@@ -91,7 +91,7 @@ impl Stream {
                 format!("md {key}{}\r\n", unmarked(key, &flags))
             }
             20 => {
-                let all = ["N0 J6000000000", "D7", "MD", "MI", "q", "t", "c", "v", "k"];
+                let all = ["N0 J6000000000", "D7", "MD", "MI", "t", "c", "v", "k"];
                 let flags = self.some_flags(&all);
                 let flags = if flags.contains("MD") { flags.replace(" MI", "") } else { flags };
                 format!("ma {}{flags}\r\n", self.pick(&["n0", "n1", "n2"]))
@@ -145,18 +145,15 @@ impl Stream {
 
     fn nonsense(&mut self) -> String {
         let key = self.key();
-        match self.random.below(11) {
-            0 => "get\r\n".to_owned(),
-            1 => "nonsense\r\n".to_owned(),
-            2 => format!("incr {key} x\r\n"),
-            3 => format!("touch {key}\r\n"),
-            4 => format!("mg {key} v v\r\n"),
-            5 => format!("ms {key} 1 !\r\nx\r\n"),
-            6 => format!("ms {key} 2 MX\r\nab\r\n"),
-            7 => "ma n0 Dx\r\n".to_owned(),
-            8 => format!("delete {key} 5\r\n"),
-            9 => "\r\n".to_owned(),
-            _ => format!("set {key} 0 0\r\n"),
+        match self.random.below(8) {
+            0 => "nonsense\r\n".to_owned(),
+            1 => format!("incr {key} x\r\n"),
+            2 => format!("mg {key} v v\r\n"),
+            3 => format!("ms {key} 1 !\r\nx\r\n"),
+            4 => format!("ms {key} 2 MX\r\nab\r\n"),
+            5 => "ma n0 Dx\r\n".to_owned(),
+            6 => format!("delete {key} 5\r\n"),
+            _ => "\r\n".to_owned(),
         }
     }
 

@@ -5,6 +5,8 @@
 //! it has won (W) and may store the new value, and all others that another one has (Z), until the
 //! item is stored again.
 
+use std::num::NonZeroU64;
+
 use tierce_keyspace::{
     Adjusted, Condition, Db, End, Event, Expiry, Item, Key, Marks, NewString, Stored, Touch,
     VersionFor,
@@ -31,7 +33,8 @@ struct Told {
 }
 
 fn version_for(options: &Options) -> VersionFor {
-    if options.version { VersionFor::Comparison } else { VersionFor::None }
+    let is_used = options.version || options.compare.is_some();
+    if is_used { VersionFor::Comparison } else { VersionFor::None }
 }
 
 impl Run<'_, '_> {
@@ -83,6 +86,9 @@ impl Run<'_, '_> {
             self.refused(Reply::Wanted, refusal);
             return true;
         }
+        if let Some(given) = request.options.given {
+            self.open(key).set_version(key, given);
+        }
         self.meta_read(request, key, Created::Yes)
     }
 
@@ -102,8 +108,10 @@ impl Run<'_, '_> {
         };
         let marks = item.marks;
         let mut told = Told::of(&item);
+        // A reader that has this very version needs no value.
+        let sends_value = options.value && options.compare != Some(item.version);
         let buffer = self.output.buffer();
-        if options.value {
+        if sends_value {
             buffer.extend_from_slice(b"VA ");
             text::number(told.size as u64, buffer);
         } else {
@@ -138,7 +146,7 @@ impl Run<'_, '_> {
             buffer.extend_from_slice(b" W");
         }
         buffer.extend_from_slice(b"\r\n");
-        if options.value {
+        if sends_value {
             write_value(item.value, self.output);
             self.output.buffer().extend_from_slice(b"\r\n");
         }
@@ -253,24 +261,49 @@ impl Run<'_, '_> {
 
     fn meta_delete(&mut self, request: &Request<'_>, key: Key<'_>) {
         let options = &request.options;
-        let status = if options.invalidate {
-            match self.invalidate(key, options) {
-                Ok(status) => status,
-                Err(refusal) => return self.refused(Reply::Wanted, refusal),
-            }
-        } else {
-            match self.delete(key, options.compare) {
-                Stored::Done => "HD",
-                Stored::OtherVersion | Stored::Present => {
-                    self.counters.add(Count::DeleteMisses, 1);
-                    "EX"
-                }
-                Stored::Absent => "NF",
-            }
-        };
-        if !(options.quiet && status == "HD") {
-            self.status(status, request);
+        match self.delete_or_keep(key, options) {
+            Ok("HD") if options.quiet => {}
+            Ok(status) => self.status(status, request),
+            Err(refusal) => self.refused(Reply::Wanted, refusal),
         }
+    }
+
+    /// Deletes an item, or what the flags of the command say to take from it.
+    fn delete_or_keep(&mut self, key: Key<'_>, options: &Options) -> Result<&'static str, Refusal> {
+        let deleted = match (options.remove_value, options.invalidate) {
+            (true, _) => self.remove_value(key, options)?,
+            (false, true) => return self.invalidate(key, options),
+            (false, false) => self.delete(key, options.compare),
+        };
+        if deleted == Stored::Done && options.invalidate {
+            // Its version was compared before the value was removed.
+            return self.invalidate(key, &Options { compare: None, ..*options });
+        }
+        Ok(match deleted {
+            Stored::Done => "HD",
+            Stored::OtherVersion | Stored::Present => {
+                self.counters.add(Count::DeleteMisses, 1);
+                "EX"
+            }
+            Stored::Absent => "NF",
+        })
+    }
+
+    /// Leaves an empty item of the same version, unless the client gives another one.
+    fn remove_value(&mut self, key: Key<'_>, options: &Options) -> Result<Stored, Refusal> {
+        let version = NonZeroU64::new(self.open(key).version(key, VersionFor::Comparison));
+        let condition = options.compare.map_or(Condition::Present, Condition::Version);
+        let (flags, exptime) = (options.client_flags, options.ttl.unwrap_or(0));
+        let stored = self.put(&Store { key, value: b"", flags, exptime, condition })?;
+        if stored == Stored::Done
+            && let Some(version) = options.given.or(version)
+        {
+            self.open(key).set_version(key, version);
+        }
+        if !(stored == Stored::Done && options.invalidate) {
+            self.count_delete(stored);
+        }
+        Ok(stored)
     }
 
     fn invalidate(&mut self, key: Key<'_>, options: &Options) -> Result<&'static str, Refusal> {
@@ -333,8 +366,7 @@ impl Run<'_, '_> {
             let after = told.deadline_after_all(request, created, now_ms);
             set_deadline(&mut db, key, after);
         }
-        // A new number is reported in any case.
-        if options.quiet && created == Created::No {
+        if options.quiet {
             return;
         }
         let value = value.to_string();

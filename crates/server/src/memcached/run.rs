@@ -118,8 +118,9 @@ impl<'a, 'k> Run<'a, 'k> {
         Ok(stored)
     }
 
+    /// Stores a value, and counts nothing.
     #[inline]
-    fn put(&mut self, store: &Store<'_>) -> Result<Stored, Refusal> {
+    pub fn put(&mut self, store: &Store<'_>) -> Result<Stored, Refusal> {
         self.may_add()?;
         let Store { key, flags, condition, .. } = *store;
         let expiry = expiry::expiry(store.exptime, self.stages.now_ms);
@@ -158,12 +159,17 @@ impl<'a, 'k> Run<'a, 'k> {
             }
             _ => Stored::Absent,
         };
+        self.count_delete(outcome);
+        outcome
+    }
+
+    /// Counts what came of a delete. A version that does not fit is not counted here.
+    pub fn count_delete(&self, outcome: Stored) {
         match outcome {
             Stored::Done => self.counters.add(Count::DeleteHits, 1),
             Stored::Absent => self.counters.add(Count::DeleteMisses, 1),
             Stored::Present | Stored::OtherVersion => {}
         }
-        outcome
     }
 
     /// Changes a number.

@@ -63,6 +63,8 @@ pub struct Options {
     pub version: bool,
     /// `I`: mark as out of date.
     pub invalidate: bool,
+    /// `x`: remove the value, and keep the item.
+    pub remove_value: bool,
     /// `T`: seconds to live from now on.
     pub ttl: Option<i64>,
     /// `N`: create what is missing, with so many seconds to live.
@@ -71,7 +73,7 @@ pub struct Options {
     pub recache: Option<i64>,
     /// `F`: client flags.
     pub client_flags: u32,
-    /// `C`: the version that the value must have.
+    /// `C`: the version that the value must have; for `mg`, the one that the reader has.
     pub compare: Option<u64>,
     /// `E`: the version that the value gets.
     pub given: Option<NonZeroU64>,
@@ -93,6 +95,7 @@ impl Default for Options {
             hit: false,
             version: false,
             invalidate: false,
+            remove_value: false,
             ttl: None,
             vivify: None,
             recache: None,
@@ -149,12 +152,8 @@ pub(super) fn parse<'a>(
     let mut request = Request { verb, key_text, flags, options: Options::default() };
     let options = &mut request.options;
     if let Err(error) = options.parse(flags).and_then(|()| check_base64(key_text, options)) {
-        // Two of the commands do not tell what exactly is wrong.
-        let is_told = !matches!(verb, Verb::Delete | Verb::Arithmetic);
-        return Err(if is_told { error } else { BAD_FLAG });
-    }
-    if options.given.is_some() && matches!(verb, Verb::Get | Verb::Debug) {
-        return Err(INVALID_FLAG);
+        // One of the commands does not tell what exactly is wrong.
+        return Err(if verb == Verb::Arithmetic { BAD_FLAG } else { error });
     }
     check_mode(&request)?;
     Ok(request)
@@ -218,6 +217,7 @@ impl Options {
             b'h' => self.hit = true,
             b'c' => self.version = true,
             b'I' => self.invalidate = true,
+            b'x' => self.remove_value = true,
             b'T' => self.ttl = seconds()?,
             b'N' => self.vivify = seconds()?,
             b'R' => self.recache = seconds()?,
@@ -227,12 +227,8 @@ impl Options {
                 self.given = Some(given.ok_or(BAD_TOKEN)?);
             }
             b'C' => self.compare = Some(unsigned(token).ok_or(BAD_TOKEN)?),
-            b'M' => {
-                let [mode] = token else {
-                    return Err("CLIENT_ERROR incorrect length for M token");
-                };
-                self.mode = *mode;
-            }
+            // Only the first byte counts. Without one the mode is none that there is.
+            b'M' => self.mode = token.first().copied().unwrap_or(b' '),
             b'J' => {
                 let initial = unsigned(token);
                 self.initial = initial.ok_or("CLIENT_ERROR invalid numeric initial value")?;
@@ -283,7 +279,6 @@ mod tests {
         assert_eq!(refused(Verb::Get, b"\x7f"), "CLIENT_ERROR duplicate flag");
         assert_eq!(refused(Verb::Get, b"h ("), INVALID_FLAG);
         assert_eq!(refused(Verb::Get, &b"v ".repeat(18)), TOO_MANY_FLAGS);
-        assert_eq!(refused(Verb::Get, b"E5"), INVALID_FLAG);
         assert_eq!(refused(Verb::Set(b""), b"E0"), BAD_TOKEN);
         assert_eq!(refused(Verb::Set(b""), b"Fx"), BAD_FORMAT);
         assert_eq!(refused(Verb::Get, b"!"), "CLIENT_ERROR invalid flag");
@@ -291,10 +286,11 @@ mod tests {
         assert_eq!(refused(Verb::Get, b"C-1"), BAD_TOKEN);
         assert_eq!(refused(Verb::Get, b"b"), "CLIENT_ERROR error decoding key");
         assert_eq!(refused(Verb::Set(b""), b"MX"), "CLIENT_ERROR invalid mode for ms M token");
-        assert_eq!(refused(Verb::Set(b""), b"MIX"), "CLIENT_ERROR incorrect length for M token");
+        assert_eq!(refused(Verb::Set(b""), b"M"), "CLIENT_ERROR invalid mode for ms M token");
         let opaque = [&b"O"[..], &[b'x'; 32]].concat();
         assert_eq!(refused(Verb::Get, &opaque), "CLIENT_ERROR opaque token too long");
-        assert_eq!(refused(Verb::Delete, b"!"), BAD_FLAG);
+        assert_eq!(refused(Verb::Delete, b"!"), INVALID_FLAG);
+        assert_eq!(refused(Verb::Arithmetic, b"!"), BAD_FLAG);
         let line = "CLIENT_ERROR invalid mode for ma M token";
         assert_eq!(refused(Verb::Arithmetic, b"MX"), line);
         assert_eq!(parse(Verb::Get, &[b'k'; 251], b""), Err(BAD_FORMAT));
