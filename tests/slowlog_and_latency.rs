@@ -119,6 +119,26 @@ fn spikes_of_latency_are_kept_by_event() {
     c.check("LATENCY GRAPH nosuch", "-ERR No samples available for event 'nosuch'");
 }
 
+/// The log is written by its own threads, so that only what comes faster than the disk takes it has to wait.
+#[test]
+fn a_write_that_waits_for_the_log_is_a_spike() {
+    let server = launch()
+        .with("appendonly", "yes")
+        .with("appendfsync", "no")
+        .with("latency-monitor-threshold", "1")
+        .start();
+    let mut c = server.connect();
+    let value = "x".repeat(32 << 20);
+    wait_until("a write has waited", || {
+        c.call(&["SET", "k", &value]);
+        c.ask("LATENCY LATEST").to_string().contains("\"aof-write\"")
+    });
+    assert!(c.ask("LATENCY HISTORY aof-write").items()[0].items()[1].int() >= 1);
+    assert!(c.ask("LATENCY DOCTOR").text().contains("aof-write: "));
+    assert!(c.ask("LATENCY GRAPH aof-write").text().starts_with("aof-write - worst "));
+    c.check("LATENCY RESET aof-write", ":1");
+}
+
 #[test]
 fn a_histogram_counts_calls() {
     let server = server();

@@ -38,7 +38,7 @@ impl Series {
     }
 }
 
-/// Series by event: `command` (slow by nature), `fast-command` (should never be), and others.
+/// Series by event. The table of all events is in `docs/latency.md`.
 #[derive(Default)]
 pub struct LatencyMonitor {
     events: BTreeMap<&'static str, Series>,

@@ -29,7 +29,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a writer waits for room before it looks whether the store still takes writes.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -80,6 +80,8 @@ pub(crate) struct Lane {
     /// Everything before this is in segments, and its slots are free. Whole blocks.
     pub(super) flushed: AtomicU64,
     pub(super) sync: SyncGroup,
+    /// The longest wait of a writer for the disk, since [`Lane::take_longest_wait`].
+    longest_wait_nanos: AtomicU64,
 }
 
 /// Where the log ends.
@@ -135,7 +137,22 @@ impl Lane {
             flush: Mutex::default(),
             flushed: AtomicU64::new(0),
             sync: SyncGroup::default(),
+            longest_wait_nanos: AtomicU64::new(0),
         }
+    }
+
+    /// The longest wait of a writer for the disk, since this was called last.
+    pub(crate) fn take_longest_wait(&self) -> Duration {
+        Duration::from_nanos(self.longest_wait_nanos.swap(0, Ordering::Relaxed))
+    }
+
+    /// Does what a writer waits for.
+    fn timed<R>(&self, work: impl FnOnce() -> R) -> R {
+        let begun = Instant::now();
+        let done = work();
+        let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.longest_wait_nanos.fetch_max(nanos, Ordering::Relaxed);
+        done
     }
 
     /// Keeps all other threads from appending until the guard is dropped.
@@ -176,13 +193,15 @@ impl Lane {
                 Tried::Put(end) => return Ok(end),
                 Tried::Full { flushed } => {
                     drop(head);
-                    self.wait_for_room(owner, flushed)?;
+                    self.timed(|| self.wait_for_room(owner, flushed))?;
                 }
                 Tried::TooLong => {
                     drop(head);
-                    let mut flush = self.flush.lock();
-                    let mut head = self.head.lock();
-                    return self.put_long(owner, &mut flush, &mut head, write, &mut apply);
+                    return self.timed(|| {
+                        let mut flush = self.flush.lock();
+                        let mut head = self.head.lock();
+                        self.put_long(owner, &mut flush, &mut head, write, &mut apply)
+                    });
                 }
             }
         }
@@ -205,13 +224,15 @@ impl Lane {
                 Tried::Put(end) => return Ok(end),
                 Tried::Full { flushed } => {
                     drop(heads);
-                    lane.wait_for_room(owner, flushed)?;
+                    lane.timed(|| lane.wait_for_room(owner, flushed))?;
                 }
                 Tried::TooLong => {
                     drop(heads);
-                    let mut flush = lane.flush.lock();
-                    let mut heads = lock_all();
-                    return lane.put_long(owner, &mut flush, &mut heads[home], write, &mut apply);
+                    return lane.timed(|| {
+                        let mut flush = lane.flush.lock();
+                        let mut heads = lock_all();
+                        lane.put_long(owner, &mut flush, &mut heads[home], write, &mut apply)
+                    });
                 }
             }
         }
@@ -242,7 +263,7 @@ impl Lane {
             return Ok(Tried::Full { flushed });
         }
         if !fits {
-            self.rotate(owner, head)?;
+            self.timed(|| self.rotate(owner, head))?;
         }
         self.set_space_aside(owner, head, write)?;
         Ok(Tried::Put(self.put(owner, head, write, apply)))
@@ -291,7 +312,8 @@ impl Lane {
             return Ok(());
         }
         let usual = owner.segment_len_max().next_multiple_of(self.geometry.block_len);
-        owner.set_aside(&run.segment, needed, usual, write).map_err(|e| owner.latch(e))
+        let set_aside = || owner.set_aside(&run.segment, needed, usual, write);
+        self.timed(set_aside).map_err(|e| owner.latch(e))
     }
 
     fn put(

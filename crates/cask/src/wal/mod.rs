@@ -25,6 +25,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A frame of more bytes is not kept for the next record.
 const FRAME_KEPT_BYTES_MAX: usize = 64 << 10;
@@ -183,6 +184,12 @@ impl Wal {
             FRAME.set(write.frame);
         }
         appended
+    }
+
+    /// The longest wait of an append for the disk, since this was called last: for room in the tail or in a
+    /// segment, or for a record that is too long for the tail.
+    pub fn take_longest_wait(&self) -> Duration {
+        self.lane().take_longest_wait()
     }
 
     /// Whether there has ever been a record in it, be it that all were dropped since.

@@ -274,6 +274,11 @@ impl WalHandle {
         self.demanded.notify_one();
     }
 
+    /// The longest wait of a writer for the log, since this was called last.
+    pub fn take_longest_wait(&self) -> Duration {
+        self.log().map_or(Duration::ZERO, |log| log.wal.take_longest_wait())
+    }
+
     /// Figures for INFO.
     pub fn figures(&self) -> WalFigures {
         WalFigures {

@@ -238,6 +238,9 @@ impl Engine {
     /// Work that is due once a second, even in an idle server; takes some microseconds.
     pub fn cron(&self) {
         self.note_latency("expire-cycle", self.keyspace.take_longest_expiry());
+        if let Some(wal_handle) = self.durability.wal_handle() {
+            self.note_latency("aof-write", wal_handle.take_longest_wait());
+        }
         self.excess.check(&self.keyspace, crate::clock::unix_ms());
         self.purge_memory_if_due();
         self.save_if_due();

@@ -244,6 +244,16 @@ fn advice(event: &str, terms: Terms) -> &'static str {
             "Such commands take microseconds, so the processor was not there for them: more threads than cores, \
              swapping, or a busy machine."
         }
+        "command-unblocking" => {
+            "A blocked command has been served: SLOWLOG GET shows which, and how much it moved or replied."
+        }
+        "aof-write" => {
+            "The log could not take writes as fast as they came: the disk is slow, or values are of many megabytes."
+        }
+        "aof-fsync-always" | "aof-fsync-everysec" => {
+            "The disk took long to sync the log. Other programs may write to it, or it is slow."
+        }
+        "expire-cycle" => "Many keys expired at one moment. Give their deadlines some randomness.",
         "aof-write-pending-fsync" => {
             "Writes waited for the disk: use a faster one, or appendfsync everysec if it is always."
         }
@@ -351,6 +361,20 @@ mod tests {
             said.contains("fast-command: 1 spikes") && said.contains("the last one 0 s ago"),
             "{said}"
         );
+        for event in [
+            "command-unblocking",
+            "aof-write",
+            "aof-write-pending-fsync",
+            "aof-fsync-always",
+            "aof-fsync-everysec",
+            "eviction-cycle",
+            "expire-cycle",
+            "snapshot",
+        ] {
+            monitor.record(event, 30, 150);
+            assert!(!advice(event, terms).is_empty(), "{event}");
+        }
+        assert_eq!(of_latency(&monitor, terms, 25).lines().count(), 10);
         let blind = Terms { slowlog_micros: -1, ..terms };
         assert!(of_latency(&monitor, blind, 25).contains("slowlog-log-slower-than is off"));
         let high = Terms { threshold_ms: 1000, ..terms };
