@@ -219,7 +219,7 @@ fn as_encoded(mut stream: Stream, encoding: Encoding) -> Stream {
     }
     if encoding != Encoding::Stream3 {
         let consumers = stream.groups.iter_mut().flat_map(|group| &mut group.consumers);
-        consumers.for_each(|consumer| consumer.active_ms = None);
+        consumers.for_each(|consumer| consumer.active_ms = Some(consumer.seen_ms));
     }
     stream
 }

@@ -220,7 +220,8 @@ fn consumer<R: Read>(
             let ms = i64::from_le_bytes(input.array("when a consumer was active")?);
             u64::try_from(ms).ok()
         }
-        _ => None,
+        // The best estimate there is, and that of Redis.
+        _ => Some(seen_ms),
     };
     let mut pending = Vec::new();
     for _ in 0..input.length("the number of a consumer's pending entries")? {
