@@ -346,6 +346,22 @@ impl Caller {
         }
     }
 
+    /// True if a replica that has lost its primary answers it; for EXEC, if all that is queued is answered.
+    pub(crate) fn runs_when_stale(&self, command: &Command) -> bool {
+        match &self.transaction {
+            Some(queued) if command.is_exec() => queued.runs_when_stale(),
+            _ => command.spec.runs_when_stale(),
+        }
+    }
+
+    /// True if it runs while data are being loaded; for EXEC, if all that is queued does.
+    pub(crate) fn runs_while_loading(&self, command: &Command) -> bool {
+        match &self.transaction {
+            Some(queued) if command.is_exec() => queued.runs_while_loading(),
+            _ => command.spec.runs_while_loading(),
+        }
+    }
+
     /// Whether it gets no reply to the next command of a transaction.
     #[must_use]
     #[inline]

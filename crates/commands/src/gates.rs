@@ -327,11 +327,14 @@ impl Gates {
         {
             return Verdict::Refused(Refused { command: Some(command), error });
         }
-        if self.is_loading && !is_answered_while_loading(spec) {
+        if self.is_loading && !caller.runs_while_loading(command) {
             let error = CommandError::LOADING;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
-        if self.is_stale && !spec.flags.contains(Flags::STALE) {
+        let access = caller.access_of(command);
+        // That a replica takes no writes is said first, as it stays true when the primary is back.
+        let is_for_primary = access.writes && self.is_read_only;
+        if self.is_stale && !is_for_primary && !caller.runs_when_stale(command) {
             let error = CommandError::PRIMARY_IS_DOWN;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
@@ -342,7 +345,7 @@ impl Gates {
         {
             return Verdict::Held(Cause::Pause { until_ms });
         }
-        match self.admit(kernel, locks, caller.access_of(command), is_exempt) {
+        match self.admit(kernel, locks, access, is_exempt) {
             Admission::Passes
                 if caller.reads_messages_only()
                     && !spec.flags.contains(Flags::WHILE_SUBSCRIBED) =>
@@ -423,18 +426,11 @@ impl Gates {
     }
 }
 
-/// Whether a command runs while data are being loaded: what Redis lets run, but nothing that would see a part of the
-/// keys. WATCH names keys, and what is for developers goes through them.
-fn is_answered_while_loading(spec: &Spec) -> bool {
-    let sees_keys = !spec.keys.is_empty() || spec.flags.contains(Flags::SYSTEM);
-    spec.flags.contains(Flags::LOADING) && !sees_keys
-}
-
 /// True for a command that tells of the server and of no data. Monitoring asks such things, and never waits for a
 /// level of durability.
 #[must_use]
 pub fn tells_of_server(spec: &Spec) -> bool {
-    matches!(spec.group, Group::Connection | Group::Server) && is_answered_while_loading(spec)
+    matches!(spec.group, Group::Connection | Group::Server) && spec.runs_while_loading()
 }
 
 /// Whether a command sends messages, and does nothing else with channels.

@@ -33,6 +33,8 @@ pub struct Transaction {
     runs_programs: bool,
     changes_role: bool,
     reads_data: bool,
+    runs_when_stale: bool,
+    runs_while_loading: bool,
     is_doomed: bool,
 }
 
@@ -136,6 +138,8 @@ impl Default for Transaction {
             runs_programs: false,
             changes_role: false,
             reads_data: false,
+            runs_when_stale: true,
+            runs_while_loading: true,
             is_doomed: false,
         }
     }
@@ -208,6 +212,18 @@ impl Transaction {
         self.reads_data
     }
 
+    /// True if a replica that has lost its primary answers all of them.
+    #[must_use]
+    pub fn runs_when_stale(&self) -> bool {
+        self.runs_when_stale
+    }
+
+    /// True if all of them run while data are being loaded.
+    #[must_use]
+    pub fn runs_while_loading(&self) -> bool {
+        self.runs_while_loading
+    }
+
     /// Whether EXEC will be refused.
     #[must_use]
     pub fn is_doomed(&self) -> bool {
@@ -258,6 +274,8 @@ impl Transaction {
         self.changes_role |= matches!(command.spec.name, "replicaof" | "slaveof" | "failover");
         self.runs_programs |= flags.contains(Flags::PROGRAM);
         self.reads_data |= flags.reads_data();
+        self.runs_when_stale &= command.spec.runs_when_stale();
+        self.runs_while_loading &= command.spec.runs_while_loading();
         let hash = match hash {
             _ if !command.has_one_key => None,
             None => Some(keyspace.hash(args.at(command.first_key))),

@@ -62,13 +62,30 @@ fn old_data_are_shown_or_not() {
     drop((follower, primary));
     wait_for_link(&mut c, "down");
     c.check("GET k", r#""v""#);
+    let queued = ["GET k", "PING", "CONFIG SET maxmemory 0"].map(|queued| {
+        let mut client = server.connect();
+        client.check("MULTI", "+OK");
+        client.check(queued, "+QUEUED");
+        (client, queued)
+    });
     c.check("CONFIG SET replica-serve-stale-data no", "+OK");
     let down = "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
     c.check("GET k", down);
-    let stale = "Can not execute the command on a stale replica";
-    let refused = c.ask("EVAL 'return redis.call(\"GET\", KEYS[1])' 1 k").to_string();
-    assert!(refused.contains(stale), "{refused}");
+    c.check("EVAL 'return 1' 0", down);
     c.check("EVAL '#!lua flags=no-writes\nreturn 1' 0", down);
+    let stale = "Can not execute the command on a stale replica";
+    let script = "#!lua flags=allow-stale,no-writes\nreturn redis.call(\"GET\", KEYS[1])";
+    let refused = c.ask(&format!("EVAL '{script}' 1 k")).to_string();
+    assert!(refused.contains(stale), "{refused}");
+    let read_only = "-READONLY You can't write against a read only replica.";
+    c.check("SET k w", read_only);
+    c.check("FUNCTION FLUSH", read_only);
+    // Requests that were queued before are refused as well.
+    let aborted = down.replacen('-', "-EXECABORT Transaction discarded because of: ", 1);
+    for (mut client, queued) in queued {
+        let is_answered = queued.starts_with("CONFIG");
+        client.check("EXEC", if is_answered { "[+OK]" } else { &aborted });
+    }
     assert!(c.ask("INFO replication").text().contains("master_link_status:down"));
     c.check("CONFIG SET replica-serve-stale-data yes", "+OK");
     c.check("GET k", r#""v""#);

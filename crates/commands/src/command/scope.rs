@@ -2,7 +2,7 @@
 
 use tierce_wire::resp::{Args, Rest};
 
-use super::{KeySearch, Spec};
+use super::{Flags, KeySearch, Spec};
 
 /// Which shards are locked for a command before its body runs, which cannot lock any itself.
 ///
@@ -49,6 +49,18 @@ impl Spec {
             Scope::OfCall(scope) => scope(Rest::new(args.from(self.words.into()))),
             scope => scope,
         }
+    }
+
+    /// True if a replica that must not show old data, and has lost its primary, answers it.
+    pub fn runs_when_stale(&self) -> bool {
+        self.flags.contains(Flags::STALE)
+    }
+
+    /// True if it runs while data are being loaded: what Redis lets run, but nothing that would see a part of the
+    /// keys. WATCH names keys, and what is for developers goes through them.
+    pub fn runs_while_loading(&self) -> bool {
+        let sees_keys = !self.keys.is_empty() || self.flags.contains(Flags::SYSTEM);
+        self.flags.contains(Flags::LOADING) && !sees_keys
     }
 
     /// Whether every call names exactly one key.

@@ -13,7 +13,7 @@ use super::write_help;
 use crate::command::{
     Body, Done, Flags, Group, Scope, Spec, at_least, exactly, many, no_arguments,
 };
-use crate::commands::options::integer;
+use crate::commands::options::{NOT_POSITIVE, integer};
 use crate::config::DirectiveId;
 use crate::engine::{ReloadError, ReloadOptions};
 use crate::error::CommandError;
@@ -196,7 +196,8 @@ fn populate(ctx: &mut Context<'_, '_>, [count]: [&[u8]; 1], options: Rest<'_>) -
         return Err(CommandError::subcommand_syntax(ctx.call.word(1), "debug"));
     }
     let positive = |arg: &[u8]| {
-        integer(arg).and_then(|n| u64::try_from(n).map_err(|_| CommandError::OUT_OF_RANGE))
+        let number = number::parse_i64(arg).and_then(|n| u64::try_from(n).ok());
+        number.ok_or(CommandError::new(NOT_POSITIVE))
     };
     let count = positive(count)?;
     let prefix = options.get(0).unwrap_or(b"key");

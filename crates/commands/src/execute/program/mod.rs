@@ -203,29 +203,26 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// What a program that states its flags promises is held against how things are before it runs. Of any other one
-    /// each call is.
+    /// Checks the flags that a program states before it runs. One that states none is not answered by a stale replica;
+    /// for the rest, each of its calls is checked.
     fn check_terms(&self, program: &Program<'_>, terms: &Terms) -> Done {
         const WRITES: CommandError =
             CommandError::new("ERR Can not execute a script with write flag using *_ro command.");
-        const NO_MEMORY: CommandError = CommandError::new(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-        );
-        const REPLICA: CommandError = CommandError::new(
-            "READONLY You can not run script with write flag on readonly replica.",
-        );
         if terms.is_of_primary {
             return Ok(());
         }
         let role = &self.kernel.role;
-        if program.has_flags && role.is_stale() && !program.is(ProgramFlags::ALLOW_STALE) {
+        if role.is_stale() && !program.is(ProgramFlags::ALLOW_STALE) {
             return Err(CommandError::PRIMARY_IS_DOWN);
         }
         if !program.has_flags || program.is(ProgramFlags::NO_WRITES) {
             return Ok(());
         }
         if role.is_read_only() {
-            return Err(self.kernel.redirection_of(self.caller).unwrap_or(REPLICA));
+            return Err(self
+                .kernel
+                .redirection_of(self.caller)
+                .unwrap_or(CommandError::REPLICA_IS_READ_ONLY));
         }
         if self.kernel.lacks_replicas(self.caller.replica_level(self.kernel)) {
             return Err(CommandError::TOO_FEW_REPLICAS);
@@ -235,7 +232,7 @@ impl<'k> Context<'_, 'k> {
             return Err(WRITES);
         }
         if terms.is_out_of_memory && !terms.allows_oom {
-            return Err(NO_MEMORY);
+            return Err(CommandError::OUT_OF_MEMORY);
         }
         Ok(())
     }
