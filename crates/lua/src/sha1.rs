@@ -55,12 +55,23 @@ impl fmt::Debug for Sha1 {
 
 /// The hash of `bytes`.
 pub fn sha1(bytes: &[u8]) -> Sha1 {
+    sha1_in_pieces(bytes, usize::MAX, |_| {})
+}
+
+/// The hash of `bytes`. `before` is called before each piece, with its length: about `piece_len` bytes.
+pub(crate) fn sha1_in_pieces(
+    bytes: &[u8],
+    piece_len: usize,
+    mut before: impl FnMut(usize),
+) -> Sha1 {
     let mut state = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-    let mut blocks = bytes.chunks_exact(64);
-    for block in &mut blocks {
-        mix(&mut state, block.try_into().expect("64 bytes"));
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    for piece in blocks.chunks((piece_len / 64).max(1)) {
+        before(piece.len() * 64);
+        for block in piece {
+            mix(&mut state, block);
+        }
     }
-    let rest = blocks.remainder();
     let mut end = [0; 128];
     end[..rest.len()].copy_from_slice(rest);
     end[rest.len()] = 0x80;

@@ -103,6 +103,10 @@ fn what_runs_long_is_looked_at() {
         "local t = {} for i = 1, 90000 do t[i] = '' end for i = 1, 100 do table.foreachi(t, math.randomseed) end",
         "local t = {} for i = 1, 90000 do t[i] = i end for i = 1, 100 do table.sort(t, rawequal) end",
         "local t = {} for i = 1, 90000 do t[i] = '' end for i = 1, 100 do collectgarbage() end",
+        "local s = string.rep('x', 30000000) redis.sha1hex(s)",
+        "local t for i = 1, 20000 do t = {t} end for i = 1, 20 do collectgarbage() end",
+        "local t for i = 1, 20000 do t = {t} end for i = 1, 20 do collectgarbage('step', 1000000) end",
+        "local t for i = 1, 20000 do t = {t} end for i = 1, 20 do collectgarbage('step', -1) end",
         "local s = string.rep('x', 1000000) local a, b = s .. 'a', s .. 'b' for i = 1, 30000 do local _ = a < b end",
         "local s = string.rep('x', 1000000) local a = s .. 'a' for i = 1, 30000 do local _ = s .. 'a' end",
         "local s = string.rep('x', 1000000) for i = 1, 30000 do tonumber(s) end",
@@ -124,6 +128,15 @@ fn what_runs_long_is_looked_at() {
         assert_eq!(machine.run(source, &mut host), Outcome::Stopped(Stop::TimeLimit), "{source}");
         assert_eq!(machine.eval("return 1"), ":1\r\n", "{source}");
     }
+}
+
+/// Else a step of the collector is a whole collection.
+#[test]
+fn a_script_does_not_make_steps_of_the_collector_too_long() {
+    let mut machine = TestMachine::new();
+    let set = "collectgarbage('setstepmul', 2000000000) return collectgarbage('setstepmul', 0)";
+    assert_eq!(machine.eval(set), ":10000\r\n");
+    assert_eq!(machine.eval("return collectgarbage('setstepmul', 200)"), ":200\r\n");
 }
 
 /// Lua itself ends the process when memory runs out outside of a protected call.

@@ -6,8 +6,8 @@ use memchr::memchr;
 use mlua_sys::{lua_State, lua_createtable, lua_gettop, lua_pushvalue, lua_setfield};
 
 use crate::convert::trim_line_end;
-use crate::machine::{enter, leave, raise_stop, work};
-use crate::sha1::sha1;
+use crate::machine::{WORK_PER_LOOK, enter, leave, raise_stop, work};
+use crate::sha1::sha1_in_pieces;
 use crate::values::{bytes, push_bytes, push_error, raise, string};
 
 /// The only argument, if it is a string.
@@ -69,8 +69,8 @@ pub(super) unsafe extern "C-unwind" fn sha1hex(state: *mut lua_State) -> c_int {
             raise(state, b"ERR wrong number of arguments");
         }
         let text = bytes(state, 1).unwrap_or_default();
-        work(state, text.len());
-        push_bytes(state, &sha1(text).to_hex());
+        let hash = sha1_in_pieces(text, WORK_PER_LOOK, |len| work(state, len));
+        push_bytes(state, &hash.to_hex());
     }
     1
 }

@@ -30,7 +30,9 @@ use crate::sandbox::{self, Globals};
 pub use failure::Failure;
 pub(crate) use loading::is_name;
 pub(crate) use memory::{WORK_PER_LOOK, enter, leave};
-pub(crate) use shared::{Shared, is_stopped, look, raise_stop, runs, work};
+pub(crate) use shared::{
+    COLLECTED_PER_LOOK, Shared, collect, collect_some, is_stopped, look, raise_stop, runs, work,
+};
 
 /// Instructions of the virtual machine between two calls of [`Host::look`]. While there are large strings or tables it
 /// is called more often, since an instruction may go through one.

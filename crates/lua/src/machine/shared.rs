@@ -1,11 +1,11 @@
 //! What a machine and the functions that scripts call have in common.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::time::Instant;
 
 use mlua_sys::{
-    LUA_GCCOLLECT, LUA_MASKCOUNT, lua_Debug, lua_State, lua_error, lua_gc, lua_getallocf,
+    LUA_GCSTEP, LUA_MASKCOUNT, lua_Debug, lua_State, lua_error, lua_gc, lua_getallocf,
     lua_gethookcount, lua_pushlightuserdata, lua_sethook,
 };
 use tierce_wire::resp::Proto;
@@ -19,6 +19,9 @@ use crate::random::Random;
 
 /// Capacity of the buffer for replies that is kept for the next one.
 const REPLY_KEPT_BYTES: usize = 1024 * 1024;
+
+/// Kilobytes of a collection between two looks: some hundred microseconds.
+pub(crate) const COLLECTED_PER_LOOK: c_int = 256;
 
 /// What a machine and the functions that scripts call have in common. The allocator of the Lua state points to it.
 pub(crate) struct Shared {
@@ -182,6 +185,33 @@ pub(crate) unsafe fn work(state: *mut lua_State, bytes: usize) {
     }
 }
 
+/// Collects what is garbage now. Every [`COLLECTED_PER_LOOK`] kilobytes may raise the stop.
+///
+/// # Safety
+///
+/// No frame between here and the protected call owns anything.
+pub(crate) unsafe fn collect(state: *mut lua_State) {
+    // A cycle that is under way may be past what has become garbage since it began.
+    const CYCLES: usize = 2;
+    for _ in 0..CYCLES {
+        // SAFETY: as the caller says.
+        while !unsafe { collect_some(state, COLLECTED_PER_LOOK) } {}
+    }
+}
+
+/// Goes on with a cycle of the collector for some kilobytes. `true` at its end.
+///
+/// # Safety
+///
+/// No frame between here and the protected call owns anything.
+pub(crate) unsafe fn collect_some(state: *mut lua_State, kilobytes: c_int) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        work(state, kilobytes.max(1) as usize * 1024);
+        lua_gc(state, LUA_GCSTEP, kilobytes) != 0
+    }
+}
+
 /// Whether the execution is being stopped, which is to be asked after a protected call has failed.
 #[inline]
 pub(crate) fn is_stopped(state: *mut lua_State) -> bool {
@@ -215,8 +245,8 @@ pub(super) unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut lua_D
     }
     let shared = Shared::of(state);
     if shared.memory.used > shared.collect_above {
-        // SAFETY: a collection may happen wherever memory is allocated.
-        unsafe { lua_gc(state, LUA_GCCOLLECT, 0) };
+        // SAFETY: a collection may happen wherever memory is allocated, and nothing is owned here.
+        unsafe { collect(state) };
         let shared = Shared::of(state);
         // Half of what is left: a script that really needs its memory is not collected again and again.
         let (used, limit) = (shared.memory.used, shared.memory.limit);

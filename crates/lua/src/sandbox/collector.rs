@@ -9,12 +9,15 @@ use mlua_sys::{
     luaL_optinteger,
 };
 
-use crate::machine::{Shared, work};
+use crate::machine::{COLLECTED_PER_LOOK, Shared, collect, collect_some};
 use crate::values::set_function;
 
 /// What Lua starts with, in percent.
 const PAUSE: c_int = 200;
 const STEP_MULTIPLIER: c_int = 200;
+
+/// The most that a script may set: with more, a step is a whole collection, which no look can interrupt.
+const STEP_MULTIPLIER_MAX: c_int = 10_000;
 
 /// Replaces a function of the globals on top of the stack.
 ///
@@ -67,18 +70,50 @@ unsafe extern "C-unwind" fn collectgarbage(state: *mut lua_State) -> c_int {
         let option = options[option as usize];
         Shared::of(state).collector_changed |=
             !matches!(option, LUA_GCCOUNT | LUA_GCCOLLECT | LUA_GCSTEP);
-        if matches!(option, LUA_GCCOLLECT | LUA_GCSTEP) {
-            work(state, Shared::of(state).memory.used);
+        match option {
+            LUA_GCCOLLECT => {
+                collect(state);
+                lua_pushnumber(state, 0.0);
+                return 1;
+            }
+            LUA_GCSTEP => {
+                lua_pushboolean(state, step(state, argument).into());
+                return 1;
+            }
+            _ => {}
         }
+        let argument = match option {
+            LUA_GCSETSTEPMUL => argument.clamp(1, STEP_MULTIPLIER_MAX),
+            _ => argument,
+        };
         let result = lua_gc(state, option, argument);
         match option {
             LUA_GCCOUNT => {
                 let rest = lua_gc(state, LUA_GCCOUNTB, 0);
                 lua_pushnumber(state, f64::from(result) + f64::from(rest) / 1024.0);
             }
-            LUA_GCSTEP => lua_pushboolean(state, result),
             _ => lua_pushnumber(state, f64::from(result)),
         }
         1
+    }
+}
+
+/// A step of so many kilobytes, or to the end of the cycle; `true` at its end.
+///
+/// # Safety
+///
+/// Called by Lua, while nothing is owned.
+unsafe fn step(state: *mut lua_State, kilobytes: c_int) -> bool {
+    // C takes a negative number for one that is very large.
+    let mut left = if kilobytes < 0 { c_int::MAX } else { kilobytes };
+    loop {
+        // SAFETY: as the caller says.
+        if unsafe { collect_some(state, left.min(COLLECTED_PER_LOOK)) } {
+            return true;
+        }
+        left -= left.min(COLLECTED_PER_LOOK);
+        if left == 0 {
+            return false;
+        }
     }
 }
