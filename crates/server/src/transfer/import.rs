@@ -121,6 +121,7 @@ pub fn import(
         executor,
         transaction: None,
         note: ItemNote::NONE,
+        too_long: None,
         written_ms: 0,
         written_ms_max: 0,
         report: Imported::default(),
@@ -162,6 +163,8 @@ struct Import<'a> {
     transaction: Option<Vec<(u64, Vec<Vec<u8>>)>>,
     /// What a snapshot says of the next key.
     note: ItemNote,
+    /// The first key that is too long, and how many there are.
+    too_long: Option<(u64, String, u64)>,
     /// The latest time that the files tell of themselves.
     written_ms: i64,
     /// What the present file says of it is believed up to here.
@@ -204,47 +207,16 @@ impl Import<'_> {
                     self.report.cut_off = Some((path, offset));
                     break;
                 }
+                Err(_) if self.too_long.is_some() => break,
                 Err(error) => return Err(format(error)),
             };
             match item {
                 Item::Rdb(Event::End { .. }) => in_snapshot = false,
                 Item::Rdb(event) => {
                     let locks = locks.get_or_insert_with(|| self.keyspace.locks());
-                    match event {
-                        Event::Entry(entry) if too_long(&entry.key).is_some() => {
-                            let what = too_long(&entry.key).unwrap_or_default();
-                            self.leave_out(path, offset, "too long key", &what)?;
-                        }
-                        Event::Entry(entry) if is_unfit(entry.kind(), self.keyspace) => {
-                            // The reader passes over the value by itself.
-                            let what = format!("{} {}", type_name(entry.kind()), Name(&entry.key));
-                            self.leave_out(path, offset, type_name(entry.kind()), &what)?;
-                        }
-                        Event::Entry(entry) => {
-                            entry_of(
-                                &mut self.report,
-                                locks,
-                                self.keyspace,
-                                path,
-                                &mut reader,
-                                &entry,
-                                std::mem::take(&mut self.note),
-                            )?;
-                        }
-                        Event::Aux { name, value } => {
-                            self.remark(locks, path, offset, &name, &value)?;
-                        }
-                        Event::Function(source) => match library_name(&source) {
-                            Ok(name) => locks.edit_code().put(CodeKind::Library, &name, source),
-                            Err(what) => self.leave_out(path, offset, "function library", &what)?,
-                        },
-                        Event::ModuleAux { name } => {
-                            let what = format!("data of the module {name}");
-                            self.leave_out(path, offset, "data of a module", &what)?;
-                        }
-                        _ => {}
-                    }
+                    self.event(path, offset, event, &mut reader, locks)?;
                 }
+                Item::Command(_) if self.too_long.is_some() => break,
                 Item::Command(args) => {
                     locks = None;
                     self.command(path, offset, args)?;
@@ -257,7 +229,76 @@ impl Import<'_> {
             }
         }
         self.report.bytes = before + reader.offset();
+        self.refuse_too_long(path)
+    }
+
+    /// Takes over what a snapshot has next.
+    fn event(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        event: Event,
+        reader: &mut Reader<File>,
+        locks: &mut ShardLocks<'_>,
+    ) -> Result<(), TransferError> {
+        match event {
+            Event::Entry(entry) if too_long(&entry.key).is_some() => {
+                self.too_long_key(offset, &entry.key);
+            }
+            _ if self.too_long.is_some() => {}
+            Event::Entry(entry) if is_unfit(entry.kind(), self.keyspace) => {
+                // The reader passes over the value by itself.
+                let what = format!("{} {}", type_name(entry.kind()), Name(&entry.key));
+                self.leave_out(path, offset, type_name(entry.kind()), &what)?;
+            }
+            Event::Entry(entry) => {
+                entry_of(
+                    &mut self.report,
+                    locks,
+                    self.keyspace,
+                    path,
+                    reader,
+                    &entry,
+                    std::mem::take(&mut self.note),
+                )?;
+            }
+            Event::Aux { name, value } => {
+                self.remark(locks, path, offset, &name, &value)?;
+            }
+            Event::Function(source) => match library_name(&source) {
+                Ok(name) => locks.edit_code().put(CodeKind::Library, &name, source),
+                Err(what) => self.leave_out(path, offset, "function library", &what)?,
+            },
+            Event::ModuleAux { name } => {
+                let what = format!("data of the module {name}");
+                self.leave_out(path, offset, "data of a module", &what)?;
+            }
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// Counts a key that is longer than keys may be. Unless such keys are left out nothing is imported any more, and the
+    /// file is read on only to find out how many there are.
+    fn too_long_key(&mut self, offset: u64, key: &[u8]) {
+        match self.options.unfit {
+            Unfit::LeaveOut => {
+                *self.report.unsupported.entry("too long key").or_default() += 1;
+            }
+            Unfit::Refuse => {
+                let first = || (offset, too_long(key).unwrap_or_default(), 0);
+                self.too_long.get_or_insert_with(first).2 += 1;
+            }
+        }
+    }
+
+    /// # Errors
+    /// When the file has keys that are too long.
+    fn refuse_too_long(&mut self, path: &Path) -> Result<(), TransferError> {
+        let Some((offset, first, count)) = self.too_long.take() else { return Ok(()) };
+        let keys = if count == 1 { "key" } else { "keys" };
+        let what = lacking(&format!("{first} ({count} such {keys} in the file)"));
+        Err(TransferError::Unsupported { path: path.to_owned(), offset, what })
     }
 
     /// Reads a file of lines of JSON.
