@@ -64,6 +64,43 @@ fn noeviction_refuses_what_may_add_data() {
     c.check("SET x y", "+OK");
 }
 
+/// Nothing is evicted while a transaction runs, so that room for what it brings is made before.
+#[test]
+fn a_transaction_does_not_take_memory_beyond_the_limit() {
+    const LIMIT: i64 = 20 << 20;
+    // The allocator adds that much to ten values. The transaction brings twice as much.
+    const SLACK: i64 = 2 << 20;
+    let server = launch()
+        .with("maxmemory", "20mb")
+        .with("maxmemory-policy", "allkeys-lru")
+        .with("maxmemory-eviction-tenacity", "100")
+        .start();
+    let mut c = server.connect();
+    let (short, long) = ("s".repeat(1000), "l".repeat(400_000));
+    for round in 0..10 {
+        c.check("MULTI", "+OK");
+        for number in 0..10 {
+            let key = format!("{round}:{number}");
+            c.call(&["SET", &key, &short]);
+            c.call(&["APPEND", &key, &long]);
+        }
+        c.check("INFO memory", "+QUEUED");
+        let replies = c.ask("EXEC");
+        let info = replies.items().last().expect("the last reply").text().to_owned();
+        let of = |name: &str| -> i64 {
+            let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.expect("a row").parse().expect("a number")
+        };
+        let counted = of("used_memory") - of("mem_not_counted_for_evict");
+        assert!(counted <= LIMIT + SLACK, "{counted} in round {round}");
+    }
+    assert!(info(&mut c, "evicted_keys") > 0);
+    // One that is larger than the limit is no error: it takes the place of all others.
+    c.check("MULTI", "+OK");
+    (0..60).for_each(|n| drop(c.call(&["SET", &format!("large:{n}"), &long])));
+    assert_eq!(c.ask("EXEC").items().len(), 60);
+}
+
 #[test]
 fn allkeys_policies_keep_memory_within_the_limit() {
     takes_up_to_seconds(180);

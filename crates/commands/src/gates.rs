@@ -411,12 +411,12 @@ impl Gates {
         // Of a program only the calls that need memory are refused, if there is none.
         if access.may_write
             && self.limited
-            && let Room::Soon = kernel.make_room(locks, self.now_ms)
+            && let Room::Soon = kernel.make_room(locks, 0, self.now_ms)
         {
             return Admission::Held(Cause::Memory { until_ms: self.now_ms + 1 });
         }
         if access.grows && self.limited {
-            return match kernel.make_room(locks, self.now_ms) {
+            return match kernel.make_room(locks, access.brings, self.now_ms) {
                 Room::Enough => Admission::Passes,
                 Room::Soon => Admission::Held(Cause::Memory { until_ms: self.now_ms + 1 }),
                 Room::None => Admission::Refused(Fault::OutOfMemory),

@@ -260,10 +260,11 @@ impl Transaction {
             return Err(QueueIsFull);
         }
         self.requests.push(args).map_err(|_| QueueIsFull)?;
-        let Access { writes, may_write, grows } = Access::of(command.spec);
+        let Access { writes, may_write, grows, .. } = Access::of(command.spec);
         self.access.writes |= writes;
         self.access.may_write |= may_write;
         self.access.grows |= grows;
+        self.access.brings += if grows { args.bytes_len() } else { 0 };
         if !command.is_one_element {
             let meets_patterns = command.spec.name == "publish";
             self.may_be_heavy |= meets_patterns || !Share::of(command, args).is_one();

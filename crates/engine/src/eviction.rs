@@ -53,35 +53,39 @@ pub enum Room {
     None,
 }
 
-/// Evicts for a command that may add data while memory is short, for as long as its tenacity allows.
-/// Releases the shard of the last request. How long it took.
+/// Evicts for a command that may add data while memory is short, or would be with so many `bytes` more, for as long as
+/// its tenacity allows. Releases the shard of the last request. How long it took.
 pub fn evict(
     locks: &mut ShardLocks<'_>,
     excess: &Excess,
+    bytes: usize,
     tenacity: u64,
     now_ms: i64,
 ) -> (Room, Duration) {
     let started = Instant::now();
-    let room = evict_until(locks, excess, time_max(tenacity), now_ms, started);
+    let room = evict_until(locks, excess, bytes, time_max(tenacity), now_ms, started);
     (room, started.elapsed())
 }
 
 fn evict_until(
     locks: &mut ShardLocks<'_>,
     excess: &Excess,
+    bytes: usize,
     time_max: Option<Duration>,
     now_ms: i64,
     started: Instant,
 ) -> Room {
     let keyspace = locks.keyspace();
     loop {
-        match locks.evict(now_ms, KEYS_PER_LOOK) {
+        match locks.evict_for(bytes, now_ms, KEYS_PER_LOOK) {
             Evicted::Enough => {
                 excess.ends(now_ms);
                 return Room::Enough;
             }
-            // Another thread may have taken the last ones just now.
-            Evicted::Nothing if !keyspace.is_short_of_memory() => return Room::Enough,
+            // Another thread may have taken the last ones just now, and what is not there yet is no reason to refuse.
+            Evicted::Nothing | Evicted::Later if !keyspace.is_short_of_memory() => {
+                return Room::Enough;
+            }
             Evicted::Nothing => {
                 excess.goes_on(now_ms);
                 return Room::None;
@@ -93,8 +97,10 @@ fn evict_until(
             Evicted::Some => {}
         }
         if time_max.is_some_and(|time_max| started.elapsed() >= time_max) {
-            excess.goes_on(now_ms);
-            keyspace.evict_later();
+            if keyspace.is_short_of_memory() {
+                excess.goes_on(now_ms);
+                keyspace.evict_later();
+            }
             return Room::Enough;
         }
     }

@@ -73,6 +73,12 @@ impl Keyspace {
         self.pressure.is_exceeded()
     }
 
+    /// True if memory would be beyond its limit with so many bytes more.
+    #[inline]
+    pub fn would_be_short(&self, bytes: usize) -> bool {
+        self.pressure.is_exceeded_with(bytes as u64)
+    }
+
     /// Has the reaper evict what is too much.
     pub fn evict_later(&self) {
         self.reaper_wakeup.notify();
@@ -90,15 +96,24 @@ impl ShardLocks<'_> {
     ///
     /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
     pub fn evict(&mut self, now_ms: i64, keys_max: usize) -> Evicted {
+        self.evict_for(0, now_ms, keys_max)
+    }
+
+    /// Does what [`ShardLocks::evict`] does, until there is room for so many `bytes` more.
+    ///
+    /// # Panics
+    ///
+    /// As [`ShardLocks::evict`].
+    pub fn evict_for(&mut self, bytes: usize, now_ms: i64, keys_max: usize) -> Evicted {
         let keyspace = self.keyspace();
         for _ in 0..keys_max {
-            if !keyspace.is_short_of_memory() {
+            if !keyspace.would_be_short(bytes) {
                 return Evicted::Enough;
             }
             if !self.evict_one(now_ms) {
                 // The search itself may have freed items of a heap that stood for no key, and those
                 // may have been what was too much.
-                return match keyspace.is_short_of_memory() {
+                return match keyspace.would_be_short(bytes) {
                     false => Evicted::Enough,
                     true if keyspace.pressure.policy() == Policy::Noeviction => Evicted::Nothing,
                     // Keys that may go may be in shards that were passed over.
@@ -107,7 +122,7 @@ impl ShardLocks<'_> {
                 };
             }
         }
-        if keyspace.is_short_of_memory() { Evicted::Some } else { Evicted::Enough }
+        if keyspace.would_be_short(bytes) { Evicted::Some } else { Evicted::Enough }
     }
 
     /// Removes one key by policy; `false` if none may go.

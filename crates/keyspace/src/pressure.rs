@@ -155,7 +155,13 @@ impl Pressure {
 
     #[inline]
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.used_bytes() > self.limit_bytes.load(Relaxed)
+        self.is_exceeded_with(0)
+    }
+
+    /// True if it would be with so many bytes more.
+    #[inline]
+    pub(crate) fn is_exceeded_with(&self, bytes: u64) -> bool {
+        self.used_bytes().saturating_add(bytes) > self.limit_bytes.load(Relaxed)
     }
 
     /// A number that is another one each time.

@@ -12,15 +12,18 @@ pub struct Access {
     pub may_write: bool,
     /// It may take more memory.
     pub grows: bool,
+    /// Bytes that it brings, as far as room is made for them before: those of a whole transaction, which evicts nothing
+    /// while it runs.
+    pub brings: usize,
 }
 
 impl Access {
     /// It changes nothing.
-    pub const READ: Self = Self { writes: false, may_write: false, grows: false };
+    pub const READ: Self = Self { writes: false, may_write: false, grows: false, brings: 0 };
     /// It changes or removes what is there.
-    pub const CHANGE: Self = Self { writes: true, may_write: false, grows: false };
+    pub const CHANGE: Self = Self { writes: true, ..Self::READ };
     /// It may add something.
-    pub const ADD: Self = Self { writes: true, may_write: false, grows: true };
+    pub const ADD: Self = Self { grows: true, ..Self::CHANGE };
 
     /// What a command has declared.
     #[inline]
@@ -29,6 +32,7 @@ impl Access {
             writes: spec.flags.contains(Flags::WRITE),
             may_write: spec.flags.contains(Flags::PROGRAM) && !spec.flags.contains(Flags::READONLY),
             grows: spec.flags.contains(Flags::DENYOOM),
+            brings: 0,
         }
     }
 }

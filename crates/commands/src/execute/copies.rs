@@ -334,7 +334,7 @@ impl<'a, 'k> Context<'a, 'k> {
             return body(self);
         }
         let access = Access::of(self.command.spec);
-        if access.grows && self.kernel.make_room(self.guard.locks, self.now_ms) == Room::None {
+        if access.grows && self.kernel.make_room(self.guard.locks, 0, self.now_ms) == Room::None {
             return Err(Interrupt::Gate.into());
         }
         let judged = |ctx: &mut Context<'_, 'k>| {

@@ -157,14 +157,16 @@ impl Engine {
         }
     }
 
-    /// Makes room before something that may add data. Releases the shard of the last request if that
-    /// takes an eviction.
+    /// Makes room before something that may add data, if memory is short or would be with so many `bytes` more.
+    /// Releases the shard of the last request if that takes an eviction.
     #[inline]
-    pub fn make_room(&self, locks: &mut ShardLocks<'_>, now_ms: i64) -> Room {
-        match self.keyspace.is_short_of_memory() {
-            true if self.keyspace.eviction().policy == Policy::Spill => self.ask_for_room(now_ms),
-            true => self.evict(locks, now_ms),
-            false => Room::Enough,
+    pub fn make_room(&self, locks: &mut ShardLocks<'_>, bytes: usize, now_ms: i64) -> Room {
+        match self.keyspace.would_be_short(bytes) {
+            true if self.keyspace.eviction().policy != Policy::Spill => {
+                self.evict(locks, bytes, now_ms)
+            }
+            true if self.keyspace.is_short_of_memory() => self.ask_for_room(now_ms),
+            _ => Room::Enough,
         }
     }
 
@@ -178,9 +180,9 @@ impl Engine {
 
     #[cold]
     #[inline(never)]
-    fn evict(&self, locks: &mut ShardLocks<'_>, now_ms: i64) -> Room {
+    fn evict(&self, locks: &mut ShardLocks<'_>, bytes: usize, now_ms: i64) -> Room {
         let tenacity = self.config.live().maxmemory_eviction_tenacity();
-        let (room, took) = eviction::evict(locks, &self.excess, tenacity, now_ms);
+        let (room, took) = eviction::evict(locks, &self.excess, bytes, tenacity, now_ms);
         self.note_latency("eviction-cycle", took);
         room
     }

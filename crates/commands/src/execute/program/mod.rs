@@ -246,7 +246,7 @@ impl<'k> Context<'_, 'k> {
         }
         match self.is_within() {
             true => keyspace.eviction().policy == Policy::Noeviction,
-            false => self.kernel.make_room(self.guard.locks, self.now_ms) == Room::None,
+            false => self.kernel.make_room(self.guard.locks, 0, self.now_ms) == Room::None,
         }
     }
 
