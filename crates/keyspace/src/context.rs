@@ -163,8 +163,8 @@ impl<'a> Context<'a> {
         if interest.includes(Interest::VERSIONS) && renews {
             self.renew_version(hash, entry);
         }
-        if interest.includes(Interest::WAITERS) {
-            self.effects.ready.note(self.db, entry.key());
+        if change == Change::Stored {
+            self.note_ready(entry.key());
         }
         if interest.includes(Interest::WATCHED) {
             self.touch_watched(hash, entry.key());
@@ -174,6 +174,15 @@ impl<'a> Context<'a> {
         }
         if let Some(pending) = self.pending() {
             pending.push_change(self.db, entry, change);
+        }
+    }
+
+    /// Notes that clients that wait for this key may be served, or learn that it is gone. A key becomes ready when it
+    /// is created, replaced or removed, or when it gains what clients wait for while it is there, as a stream does.
+    #[inline]
+    pub(crate) fn note_ready(&self, key: &[u8]) {
+        if self.interest().includes(Interest::WAITERS) {
+            self.effects.ready.note(self.db, key);
         }
     }
 
@@ -206,9 +215,7 @@ impl<'a> Context<'a> {
 
     #[inline(never)]
     fn report_removal(&self, interest: Interest, entry: &Entry, why: Removal) {
-        if interest.includes(Interest::WAITERS) {
-            self.effects.ready.note(self.db, entry.key());
-        }
+        self.note_ready(entry.key());
         if interest.includes(Interest::WATCHED) {
             self.touch_watched(self.keyspace.hash(entry.key()), entry.key());
         }

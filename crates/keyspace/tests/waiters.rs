@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
+use tierce_collections::Stream;
+use tierce_collections::stream::StreamId;
 use tierce_keyspace::{
-    DbIndex, Expiry, Key, Keyspace, Options, Returned, Sequence, ShardLocks, WaitKey, Waiter,
+    Db, DbIndex, Delivery, Editor, Error, Expiry, Key, Keyspace, Missing, Options, Returned,
+    Sequence, ShardLocks, WaitKey, Waiter,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -34,7 +37,7 @@ fn set(locks: &mut ShardLocks<'_>, name: &[u8]) {
 
 /// Claims, and gives back at once.
 fn pass_over(locks: &mut ShardLocks<'_>, name: &[u8], after: Option<Sequence>) -> Option<Sequence> {
-    let waiter = locks.claim_waiter(&wait_key(name), after, NOW_MS)?;
+    let waiter = locks.claim_waiter(&wait_key(name), after, NOW_MS, |_| true)?;
     assert_eq!(waiter.state.give_back(), Returned::Waiting);
     Some(waiter.sequence())
 }
@@ -75,7 +78,7 @@ fn a_key_in_a_busy_shard_does_not_hide_those_that_are_handed_over() {
         let mut locks = keyspace.locks();
         locks.take_unserved();
         let left = (round == 1).then(|| wait_key(b"a"));
-        let keys: Vec<_> = left.into_iter().chain([wait_key(b"b"), wait_key(b"b")]).collect();
+        let keys: Vec<_> = left.into_iter().chain([wait_key(b"b")]).collect();
         assert_eq!(locks.take_ready(), keys);
     }
 }
@@ -88,6 +91,49 @@ fn only_those_who_mind_learn_that_a_key_is_gone() {
     let mut locks = keyspace.locks();
     assert_eq!(pass_over(&mut locks, b"a", None), Some(wakes.sequence()));
     assert_eq!(pass_over(&mut locks, b"a", Some(wakes.sequence())), None);
+}
+
+/// What serves nobody makes nobody look.
+#[test]
+fn a_key_is_ready_when_it_comes_or_gains_what_is_waited_for() {
+    let keyspace = keyspace();
+    let _waiter = wait_for(&keyspace, &[b"a"], false);
+    let mut locks = keyspace.locks();
+    let mut is_ready = |change: &dyn Fn(&mut Db<'_>, Key<'_>)| {
+        let key = keyspace.key(b"a");
+        change(&mut locks.db(DbIndex::ZERO, key.hash(), NOW_MS), key);
+        locks.release();
+        !locks.take_ready().is_empty()
+    };
+    let id = |ms| StreamId { ms, seq: 0 };
+    let edit = |change: &dyn Fn(&mut Editor<'_, Stream>)| {
+        move |db: &mut Db<'_>, key: Key<'_>| {
+            db.edit(key, Missing::Create, |stream| Ok::<_, Error>(change(stream))).unwrap();
+        }
+    };
+    assert!(is_ready(&edit(&|stream| _ = stream.add(id(1), [(&b"f"[..], &b"v"[..])].into_iter()))));
+    assert!(is_ready(&edit(&|stream| _ = stream.add(id(2), [(&b"f"[..], &b"v"[..])].into_iter()))));
+    assert!(!is_ready(&edit(&|stream| stream.set_group(b"g", id(0), None))));
+    assert!(!is_ready(&edit(&|stream| stream.set_consumer(b"g", b"c", 1, None))));
+    assert!(!is_ready(&edit(&|stream| stream.set_group(b"g", id(2), None))));
+    let delivery = Delivery { at_ms: 1, count: 1 };
+    assert!(!is_ready(&edit(&|stream| stream.deliver(b"g", b"c", &[id(1)], delivery))));
+    assert!(!is_ready(&edit(&|stream| _ = stream.acknowledge(b"g", [id(1)].into_iter()))));
+    assert!(!is_ready(&edit(&|stream| _ = stream.delete(id(1)))));
+    assert!(!is_ready(&|db, key| _ = db.set_deadline(key, NOW_MS + 1000)));
+    assert!(is_ready(&edit(&|stream| stream.set_group(b"g", id(0), None))), "it begins again");
+    assert!(is_ready(&edit(&|stream| _ = stream.remove_group(b"g"))), "it is gone");
+    assert!(is_ready(&|db, key| _ = db.set(key, b"v", Expiry::Never)), "it is replaced");
+}
+
+/// A script may write to two such keys in turns.
+#[test]
+fn a_key_is_noted_once() {
+    let keyspace = keyspace();
+    let _waiter = wait_for(&keyspace, &[b"a", b"b"], false);
+    let mut locks = keyspace.locks();
+    (0..10).for_each(|_| [b"a", b"b"].iter().for_each(|name| set(&mut locks, *name)));
+    assert_eq!(locks.take_ready(), [wait_key(b"a"), wait_key(b"b")]);
 }
 
 #[test]
@@ -167,7 +213,7 @@ proptest! {
                     });
                     let mut locks = keyspace.locks();
                     let last = last.map(|last| last.1);
-                    let claimed = locks.claim_waiter(&wait_key(NAMES[key]), last, NOW_MS);
+                    let claimed = locks.claim_waiter(&wait_key(NAMES[key]), last, NOW_MS, |_| true);
                     prop_assert_eq!(claimed.is_some(), expected.is_some());
                     let (Some(claimed), Some(expected)) = (claimed, expected) else { continue };
                     prop_assert!(Arc::ptr_eq(&claimed, &model[expected].1));

@@ -49,8 +49,8 @@ pub(crate) struct Wait<'a> {
     pub(crate) command: OwnedArgs,
     /// How long.
     pub(crate) patience: Patience,
-    /// Whether it must be notified when a key is deleted.
-    pub(crate) wake_on_delete: bool,
+    /// The group of consumers that it reads for, if any. It learns that the group or its stream is gone.
+    pub(crate) group: Option<&'a [u8]>,
 }
 
 /// Why a client is answered without being served.
@@ -72,6 +72,7 @@ struct Blocked {
     /// The caller that its command runs for. Only the thread that holds the claim locks this.
     caller: Mutex<Caller>,
     command: OwnedArgs,
+    group: Option<Box<[u8]>>,
 }
 
 /// Offers each of some keys to `serve`, which replies if it finds something there. If it finds nothing
@@ -95,8 +96,7 @@ pub(crate) fn first_of<'b>(
     }
     match patience {
         Some(patience) => {
-            let terms =
-                Wait { keys: &keys, command: call.to_owned(), patience, wake_on_delete: false };
+            let terms = Wait { keys: &keys, command: call.to_owned(), patience, group: None };
             wait(kernel, *mode, caller, reply, guard, terms);
         }
         None => reply.null_array(),
@@ -125,14 +125,15 @@ pub(crate) fn wait(
             }
         }
     };
-    let Wait { keys, command, patience, wake_on_delete } = wait;
+    let Wait { keys, command, patience, group } = wait;
     let about = Blocked {
         to: to.clone(),
         proto: caller.proto,
         caller: Mutex::new(stand_in(caller)),
         command,
+        group: group.map(Box::from),
     };
-    let register = || guard.wait(caller.db, keys, wake_on_delete, about);
+    let register = || guard.wait(caller.db, keys, group.is_some(), about);
     match &to {
         Destination::Reply(to) => {
             let awaited = Awaited::Keys { waiter: register(), patience };

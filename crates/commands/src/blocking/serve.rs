@@ -35,6 +35,8 @@ enum Outcome {
     Served,
     /// There was nothing for it.
     Nothing,
+    /// It is not to be served any more.
+    Passed,
     /// Another thread holds a shard that it needs for long.
     Busy,
     /// It takes too long for a worker.
@@ -71,16 +73,28 @@ pub fn serve<'k>(
 impl<'k> Serving<'k, '_> {
     fn serve_key(&mut self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
         let mut after = None;
+        // Groups that have read all of the stream: one look is enough for all of their consumers that wait.
+        let mut read_up: Vec<Box<[u8]>> = Vec::new();
         let hash = self.kernel.keyspace.hash(&key.1);
         loop {
             if locks.reach(hash).is_err() {
                 // The worker is woken when it may go on here.
                 return locks.leave_unserved(key.clone());
             }
-            let Some(waiter) = locks.claim_waiter(key, after, self.now_ms) else { return };
+            let may_find = |waiter: &Waiter| {
+                let group = waiter.about::<Blocked>().and_then(|blocked| blocked.group.as_ref());
+                group.is_none_or(|group| !read_up.contains(group))
+            };
+            let Some(waiter) = locks.claim_waiter(key, after, self.now_ms, may_find) else {
+                return;
+            };
             after = Some(waiter.sequence());
             match self.serve_one(locks, &waiter) {
-                Outcome::Served | Outcome::Nothing => {}
+                Outcome::Served | Outcome::Passed => {}
+                Outcome::Nothing => {
+                    let blocked = waiter.about::<Blocked>();
+                    read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
+                }
                 Outcome::Busy => return locks.leave_unserved(key.clone()),
                 Outcome::Long => return self.kernel.offload.serve(key.clone()),
                 Outcome::Held => {
@@ -150,11 +164,11 @@ impl<'k> Serving<'k, '_> {
         caller: &mut Caller,
     ) -> Outcome {
         let args = blocked.command.as_args();
-        let Ok(command) = execute::resolve(self.kernel, args) else { return Outcome::Nothing };
+        let Ok(command) = execute::resolve(self.kernel, args) else { return Outcome::Passed };
         caller.renew_rights(&self.kernel.acl.users);
         if caller.closing {
             // Its user is gone, and its connection is about to end.
-            return Outcome::Nothing;
+            return Outcome::Passed;
         }
         if let Some(deferred) = blocked.to.deferred() {
             // It goes on meanwhile, and may have chosen another version.

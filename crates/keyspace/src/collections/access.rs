@@ -36,9 +36,18 @@ pub struct Editor<'a, T> {
     /// Where edits are recorded that take these back, if they may have to be.
     inverse: Option<&'a mut Vec<u8>>,
     has_changed: bool,
+    /// Clients that wait for the key may find something now.
+    serves_waiters: bool,
 }
 
 impl<T> Editor<'_, T> {
+    /// Notes that clients that wait for the key may find something after this change. A list or a sorted set that is
+    /// there has no such clients; a stream may.
+    #[inline]
+    pub(super) fn serve_waiters(&mut self) {
+        self.serves_waiters = true;
+    }
+
     /// Whether it is recorded how changes are taken back.
     #[inline]
     pub(super) fn is_undoable(&self) -> bool {
@@ -182,10 +191,11 @@ impl Db<'_> {
         let mut undoing = at.undo().and_then(|undo| undo.record_edits(at.db, key, &*value));
         let inverse = undoing.as_mut().map(EditRecording::edits);
         let (edits, limits) = (recording.as_deref_mut(), &at.keyspace.limits);
-        let has_changed = false;
-        let mut editor = Editor { value: &mut *value, limits, edits, inverse, has_changed };
+        let (has_changed, serves_waiters) = (false, false);
+        let mut editor =
+            Editor { value: &mut *value, limits, edits, inverse, has_changed, serves_waiters };
         let result = edit(&mut editor);
-        let has_changed = editor.has_changed;
+        let Editor { has_changed, serves_waiters, .. } = editor;
         let is_gone = value.is_all_due(at.now_ms) && !at.keyspace.is_following();
         let is_empty = (value.is_empty() || is_gone) && !T::STAYS_EMPTY;
         let after = CollectionAccounting::of(&*value);
@@ -209,6 +219,9 @@ impl Db<'_> {
                 drop(recording);
             }
             at.changed(key.hash(), entry, change);
+            if serves_waiters {
+                at.note_ready(entry.key());
+            }
         } else {
             drop(recording);
         }
@@ -236,8 +249,9 @@ impl Db<'_> {
         let mut value = T::new();
         let limits = &self.at.keyspace.limits;
         let (edits, inverse) = (None, None);
-        let has_changed = false;
-        let mut editor = Editor { value: &mut value, limits, edits, inverse, has_changed };
+        let (has_changed, serves_waiters) = (false, false);
+        let mut editor =
+            Editor { value: &mut value, limits, edits, inverse, has_changed, serves_waiters };
         let result = edit(&mut editor)?;
         let has_changed = editor.has_changed;
         if !value.is_empty() || (T::STAYS_EMPTY && has_changed) {
@@ -311,6 +325,7 @@ impl Db<'_> {
                         recording.keep();
                     }
                     at.changed(key.hash(), entry, change);
+                    at.note_ready(entry.key());
                 }
                 let after = Accounting::of(entry);
                 self.account(key.hash(), before, after);

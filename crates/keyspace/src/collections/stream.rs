@@ -58,6 +58,7 @@ impl Editor<'_, Stream> {
             put_id(edits, id);
             put_state(edits, before);
         });
+        self.serve_waiters();
         let entries_added = self.value.state().entries_added;
         self.record(|edits| {
             edits.begin(code_of(edit::ADD));
@@ -116,7 +117,12 @@ impl Editor<'_, Stream> {
             }
             None => put_no_group(edits, name),
         });
-        let is_new = self.value.group(name).is_none();
+        let before = self.value.group(name).map(Group::last_delivered);
+        let is_new = before.is_none();
+        if before.is_some_and(|before| last_delivered < before) {
+            // Its consumers get again what was delivered.
+            self.serve_waiters();
+        }
         self.value.group_or_new(name).set_position(last_delivered, entries_read);
         self.record(|edits| match is_new {
             true => put_group(edits, edit::NEW_GROUP, name, last_delivered, entries_read),
@@ -134,6 +140,8 @@ impl Editor<'_, Stream> {
         });
         let removed = self.value.remove_group(name);
         if removed {
+            // Its consumers learn that it is gone.
+            self.serve_waiters();
             self.record(|edits| put_no_group(edits, name));
         }
         removed

@@ -30,7 +30,7 @@ mod sync {
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -167,18 +167,38 @@ impl Waiters {
     }
 }
 
-/// The keys that a thread has changed while there were waiters in their shards.
+/// The keys that a thread has made ready while there were waiters in their shards, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Ready(RefCell<Vec<WaitKey>>);
+pub(crate) struct Ready(RefCell<ReadyKeys>);
+
+#[derive(Debug, Default)]
+struct ReadyKeys {
+    in_order: Vec<WaitKey>,
+    /// The same, to find one of them.
+    sorted: BTreeSet<WaitKey>,
+}
+
+impl ReadyKeys {
+    fn add(&mut self, key: WaitKey) {
+        if self.sorted.insert(key.clone()) {
+            self.in_order.push(key);
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        let forgotten = self.in_order.drain(len.min(self.in_order.len())..);
+        forgotten.for_each(|key| _ = self.sorted.remove(&key));
+    }
+}
 
 impl Ready {
     pub(crate) fn len(&self) -> usize {
-        self.0.borrow().len()
+        self.0.borrow().in_order.len()
     }
 
     #[cfg(test)]
     pub(crate) fn all(&self) -> Vec<WaitKey> {
-        self.0.borrow().clone()
+        self.0.borrow().in_order.clone()
     }
 
     /// Forgets all but the first `len`.
@@ -188,10 +208,12 @@ impl Ready {
 
     #[cold]
     pub(crate) fn note(&self, db: DbIndex, key: &[u8]) {
-        let mut keys = self.0.borrow_mut();
-        if keys.last().is_none_or(|(other, last)| *other != db || **last != *key) {
-            keys.push((db, key.into()));
-        }
+        self.0.borrow_mut().add((db, key.into()));
+    }
+
+    /// The keys, in the order in which they became ready. None are left.
+    fn take(&mut self) -> Vec<WaitKey> {
+        std::mem::take(self.0.get_mut()).in_order
     }
 }
 
@@ -206,7 +228,7 @@ pub(crate) struct Unserved {
 #[derive(Default)]
 struct UnservedKeys {
     /// Handed over by threads that do not serve. The callback is called for the first of them.
-    handed_over: Vec<WaitKey>,
+    handed_over: ReadyKeys,
     /// Left by workers that found the shard busy, which are woken when it is free. They are apart, because until
     /// then no thread may look here.
     left: Vec<WaitKey>,
@@ -246,8 +268,9 @@ impl ShardLocks<'_> {
         let Some(callback) = callback.get() else { return };
         let was_empty = {
             let mut keys = keys.lock();
-            let was_empty = keys.handed_over.is_empty();
-            keys.handed_over.append(self.thread.effects.ready.0.get_mut());
+            let was_empty = keys.handed_over.in_order.is_empty();
+            let ready = self.thread.effects.ready.take();
+            ready.into_iter().for_each(|key| keys.handed_over.add(key));
             was_empty
         };
         if was_empty {
@@ -270,7 +293,8 @@ impl ShardLocks<'_> {
     pub fn take_unserved(&mut self) {
         let UnservedKeys { handed_over, left } =
             std::mem::take(&mut *self.keyspace().unserved.keys.lock());
-        self.thread.effects.ready.0.get_mut().extend(left.into_iter().chain(handed_over));
+        let ready = self.thread.effects.ready.0.get_mut();
+        left.into_iter().chain(handed_over.in_order).for_each(|key| ready.add(key));
     }
 
     /// Notes all keys with waiters as changed: to be called when keys have come to be in a way
@@ -284,22 +308,23 @@ impl ShardLocks<'_> {
     #[inline]
     #[must_use]
     pub fn has_ready(&self) -> bool {
-        !self.thread.effects.ready.0.borrow().is_empty()
+        self.thread.effects.ready.len() > 0
     }
 
     /// These keys, in the order of their changes.
     #[must_use]
     pub fn take_ready(&mut self) -> Vec<WaitKey> {
-        std::mem::take(self.thread.effects.ready.0.get_mut())
+        self.thread.effects.ready.take()
     }
 
-    /// Claims the first of those who wait for a key and came `after`. Where the key is gone only those come
-    /// into question who mind. A worker reaches the shard of the key first.
+    /// Claims the first of those who wait for a key, came `after`, and are in question. Where the key is gone, only
+    /// those are that mind. A worker reaches the shard of the key first.
     pub fn claim_waiter(
         &mut self,
         key: &WaitKey,
         after: Option<Sequence>,
         now_ms: i64,
+        is_in_question: impl Fn(&Waiter) -> bool,
     ) -> Option<Arc<Waiter>> {
         let (db, bytes) = key;
         let hashed = self.keyspace().key(bytes);
@@ -307,7 +332,9 @@ impl ShardLocks<'_> {
         let shard = self.keyspace().hasher.shard(hashed.hash());
         let waiters = self.held(shard).shard.waiters.as_ref()?;
         let claimed = waiters.queue(key, after).find(|waiter| {
-            (is_there || waiter.wake_on_delete) && waiter.state.claim() == Claimed::Yes
+            (is_there || waiter.wake_on_delete)
+                && is_in_question(waiter)
+                && waiter.state.claim() == Claimed::Yes
         });
         claimed.map(Arc::clone)
     }

@@ -181,7 +181,7 @@ fn move_or_wait(
             return Ok(());
         }
     }
-    let wait = Wait { keys: &[source], command: call.to_owned(), patience, wake_on_delete: false };
+    let wait = Wait { keys: &[source], command: call.to_owned(), patience, group: None };
     match mode {
         // An element, where others reply with an array.
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => reply.null(),

@@ -190,8 +190,7 @@ impl<'a> Reading<'a> {
         } else {
             call.to_owned()
         };
-        let wake_on_delete = self.group.is_some();
-        let wait = Wait { keys, command, patience, wake_on_delete };
+        let wait = Wait { keys, command, patience, group: self.group.map(|(group, _)| group) };
         blocking::wait(ctx.kernel, ctx.mode, ctx.caller, ctx.reply, guard, wait);
     }
 
