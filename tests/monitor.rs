@@ -91,3 +91,24 @@ fn watching_ends_with_reset_or_the_connection() {
     c.check("SET a 1", "+OK");
     wait_until("there is no monitor", || !c.ask("CLIENT LIST").text().contains(" flags=O "));
 }
+
+#[test]
+fn a_program_does_not_fail_because_it_is_watched() {
+    let server = server();
+    let (mut watcher, mut c) = (server.connect(), server.connect());
+    watcher.check("MONITOR", "+OK");
+    let script = "local s = string.rep('x', 2^20) for i = 1, 70 do redis.call('SET', KEYS[1], s) end return 1";
+    assert_eq!(c.call(&["EVAL", script, "1", "k"]).to_string(), ":1");
+    let mut calls = 0;
+    let note = loop {
+        let line = shown(&mut watcher);
+        if !line.contains("\"SET\"") {
+            assert!(line.contains("EVAL") || line.contains("calls more"), "{line:.100}");
+        }
+        match line.split_once("\"# ") {
+            Some((_, note)) => break note.to_owned(),
+            None => calls += usize::from(line.starts_with("[0 lua]")),
+        }
+    };
+    assert_eq!(note, format!("{} calls more\"", 70 - calls));
+}

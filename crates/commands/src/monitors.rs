@@ -39,8 +39,11 @@ pub(crate) fn line_of_client(caller: &Caller, args: Args<'_>) -> Vec<u8> {
 }
 
 /// The same for a call that a program makes for it.
-pub(crate) fn line_of_program(caller: &Caller, args: Args<'_>) -> Vec<u8> {
-    line(crate::clock::unix_micros(), caller.db.get(), "lua", args.iter())
+pub(crate) fn line_of_program<'a>(
+    caller: &Caller,
+    words: impl Iterator<Item = &'a [u8]>,
+) -> Vec<u8> {
+    line(crate::clock::unix_micros(), caller.db.get(), "lua", words)
 }
 
 /// The line that monitors get for a request: time, database, address, and the quoted words.

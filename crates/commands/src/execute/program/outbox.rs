@@ -1,7 +1,8 @@
 //! What a program does beyond keys: messages, lines of the log, and what clients of MONITOR see of its calls.
 //!
 //! It happens when the program has ended, behind the events of its changes. So nothing of a run is seen that was taken
-//! back.
+//! back. Messages are on their way before the keys are unlocked: those of two programs on a key are in the order of
+//! their changes. Lines of the log come later, as a disk may be slow.
 
 use tierce_lua::LogLevel;
 use tierce_wire::resp::Args;
@@ -17,40 +18,35 @@ use super::super::WEIGHT_MAX;
 /// What a program may have collected. One that collects more is ended.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What is to happen, in order.
+/// What is kept of it for clients of MONITOR. They must not have a program fail, so they do not see the rest.
+const SHOWN_BYTES_MAX: usize = 16 << 20;
+
+/// What is to happen.
 ///
 /// **Invariant:** it takes no more than the program may have collected, and one item: what comes when it is full is
 /// dropped, since nothing of it will happen.
 #[derive(Default)]
 pub(super) struct Outbox {
-    items: Vec<Item>,
+    /// In order.
+    messages: Vec<Message>,
+    lines: Lines,
     bytes: usize,
+    /// For clients of MONITOR, in order.
+    shown: Vec<Vec<u8>>,
+    shown_bytes: usize,
+    /// Calls that they do not see.
+    hidden: usize,
 }
 
-enum Item {
-    Message {
-        kind: Kind,
-        channel: Vec<u8>,
-        message: Vec<u8>,
-    },
-    Line {
-        level: LogLevel,
-        text: Vec<u8>,
-    },
-    /// A line for clients of MONITOR.
-    Shown(Vec<u8>),
+struct Message {
+    kind: Kind,
+    channel: Vec<u8>,
+    text: Vec<u8>,
 }
 
-impl Item {
-    fn len(&self) -> usize {
-        size_of::<Self>()
-            + match self {
-                Self::Message { channel, message, .. } => channel.len() + message.len(),
-                Self::Line { text, .. } => text.len(),
-                Self::Shown(line) => line.len(),
-            }
-    }
-}
+/// Lines for the server's log, in order.
+#[derive(Default)]
+pub(super) struct Lines(Vec<(LogLevel, Vec<u8>)>);
 
 impl Outbox {
     /// Whether it has collected more than it may.
@@ -58,55 +54,72 @@ impl Outbox {
         self.bytes > BYTES_MAX
     }
 
-    /// What it takes.
+    /// What it takes of what the program may take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    fn push(&mut self, item: Item) {
-        if !self.is_full() {
-            self.bytes += item.len();
-            self.items.push(item);
-        }
-    }
-
     /// A message for the subscribers of a channel.
-    pub(super) fn publish(&mut self, kind: Kind, channel: &[u8], message: &[u8]) {
-        let (channel, message) = (channel.to_vec(), message.to_vec());
-        self.push(Item::Message { kind, channel, message });
+    pub(super) fn publish(&mut self, kind: Kind, channel: &[u8], text: &[u8]) {
+        if !self.is_full() {
+            self.bytes += size_of::<Message>() + channel.len() + text.len();
+            self.messages.push(Message { kind, channel: channel.to_vec(), text: text.to_vec() });
+        }
     }
 
     /// A line for the server's log.
     pub(super) fn log(&mut self, level: LogLevel, text: &[u8]) {
-        self.push(Item::Line { level, text: text.to_vec() });
+        if !self.is_full() {
+            self.bytes += size_of::<(LogLevel, Vec<u8>)>() + text.len();
+            self.lines.0.push((level, text.to_vec()));
+        }
     }
 
     /// The call of the program itself, for clients of MONITOR.
     pub(super) fn show_call(&mut self, caller: &Caller, args: Args<'_>) {
-        self.push(Item::Shown(monitors::line_of_client(caller, args)));
+        self.show(|| monitors::line_of_client(caller, args));
     }
 
     /// A call that the program makes.
     pub(super) fn show_inner(&mut self, caller: &Caller, args: Args<'_>) {
-        self.push(Item::Shown(monitors::line_of_program(caller, args)));
+        self.show(|| monitors::line_of_program(caller, args.iter()));
     }
 
-    /// Has all of it happen.
-    pub(super) fn deliver(self, kernel: &Kernel, caller: &mut Caller) {
-        for item in self.items {
-            match item {
-                Item::Message { kind: Kind::ShardChannel, channel, message } => {
-                    caller.tell_replicas(&kernel.feed, b"SPUBLISH", &channel, &message);
-                    kernel.pubsub.publish_to_shard(&channel, &message, None);
-                }
-                Item::Message { channel, message, .. } => {
-                    caller.tell_replicas(&kernel.feed, b"PUBLISH", &channel, &message);
-                    publish(kernel, &channel, &message);
-                }
-                Item::Line { level, text } => log(kernel, level, &text),
-                Item::Shown(line) => kernel.tell_all(&Notice::Monitor(line.into())),
+    fn show(&mut self, line: impl FnOnce() -> Vec<u8>) {
+        if self.shown_bytes > SHOWN_BYTES_MAX {
+            self.hidden += 1;
+            return;
+        }
+        let line = line();
+        self.shown_bytes += size_of::<Vec<u8>>() + line.len();
+        self.shown.push(line);
+    }
+
+    /// Has all of it happen but for the lines of the log, which the caller writes when nothing is locked.
+    pub(super) fn deliver(self, kernel: &Kernel, caller: &mut Caller) -> Lines {
+        for Message { kind, channel, text } in self.messages {
+            if kind == Kind::ShardChannel {
+                caller.tell_replicas(&kernel.feed, b"SPUBLISH", &channel, &text);
+                kernel.pubsub.publish_to_shard(&channel, &text, None);
+            } else {
+                caller.tell_replicas(&kernel.feed, b"PUBLISH", &channel, &text);
+                publish(kernel, &channel, &text);
             }
         }
+        let rest = (self.hidden > 0).then(|| {
+            let note = format!("# {} calls more", self.hidden);
+            monitors::line_of_program(caller, [note.as_bytes()].into_iter())
+        });
+        for line in self.shown.into_iter().chain(rest) {
+            kernel.tell_all(&Notice::Monitor(line.into()));
+        }
+        self.lines
+    }
+}
+
+impl Lines {
+    pub(super) fn write(self, kernel: &Kernel) {
+        self.0.into_iter().for_each(|(level, text)| log(kernel, level, &text));
     }
 }
 
