@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
 
 use tierce_harness::{Both, Connection, Launch, TempDir, free_port, wait_until};
 
@@ -474,4 +475,42 @@ fn the_end_waits_for_no_pause() {
     check(&http, "GET /get/k", "", b"", (200, r#"{"result":null}"#));
     http.server.connect().send("SHUTDOWN NOSAVE\r\n");
     assert!(http.server.wait_for_end().success());
+}
+
+/// They hold or wait for keys, and would take all threads.
+#[test]
+fn requests_do_not_wait_behind_endless_scripts_of_others() {
+    let http = with(launch().with("busy-reply-threshold", "50"));
+    let mut c = http.server.connect();
+    let post = |body: &str| request("POST /", LOCAL, body.as_bytes());
+    let begin = || {
+        let mut stream = http.connect();
+        let endless = post(r#"["EVAL","while true do end","1","held"]"#);
+        stream.write_all(&endless).expect("sent");
+        stream
+    };
+    let mut scripts = vec![begin()];
+    wait_until("it is busy", || c.ask("GET held").to_string().starts_with("-BUSY"));
+    let mut keys = (0..).map(|n| format!("free{n}"));
+    let free = keys.find(|key| c.call(&["SET", key, "1"]).to_string() == "+OK").unwrap();
+    c.check("CONFIG SET busy-reply-threshold 100000000", "+OK");
+    scripts.extend((0..8).map(|_| begin()));
+    for _ in 0..3 {
+        for (body, reply) in [
+            (r#"["PING"]"#.to_owned(), r#"{"result":"PONG"}"#.to_owned()),
+            (format!(r#"["MGET","{free}","{free}"]"#), r#"{"result":["1","1"]}"#.to_owned()),
+            (format!(r#"["EVAL","return 1","1","{free}"]"#), r#"{"result":1}"#.to_owned()),
+        ] {
+            assert_eq!(exchange(&http, &post(&body)), (200, reply), "{body}");
+        }
+    }
+    let ends: Vec<_> = scripts
+        .into_iter()
+        .map(|mut stream| thread::spawn(move || response(&mut stream).0))
+        .collect();
+    wait_until("all are killed", || {
+        c.ask("SCRIPT KILL");
+        ends.iter().all(|end| end.is_finished())
+    });
+    ends.into_iter().for_each(|end| assert_eq!(end.join().expect("a response"), 400));
 }

@@ -108,27 +108,25 @@ impl Kernel {
 
     /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held,
     /// as by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply
-    /// is an error then. The reply may be shown once [`Kernel::settle`] allows it.
+    /// is an error then. Or until `gives_way` does: then it is `None`, and nothing has been done or replied. The reply
+    /// may be shown once [`Kernel::settle`] allows it.
     pub fn execute_beside(
         &self,
         caller: &mut Caller,
         args: Args<'_>,
         output: &mut Output,
         gives_up: &dyn Fn() -> bool,
-    ) -> Owed {
-        let now_ms = clock::unix_ms();
-        match execute::resolve(self, args) {
-            Ok(command) => {
-                let bucket = Cell::new(false);
-                let by = Runs::Beside { gives_up, owes_bucket: &bucket };
-                self.run_by(by, command, caller, args, output, now_ms);
-                Owed { bucket: bucket.get() }
-            }
-            Err(_) => {
-                self.execute(caller, args, output);
-                Owed::default()
-            }
-        }
+        gives_way: &dyn Fn() -> bool,
+    ) -> Option<Owed> {
+        let Ok(command) = execute::resolve(self, args) else {
+            self.execute(caller, args, output);
+            return Some(Owed::default());
+        };
+        let (owes_bucket, gave_way) = (Cell::new(false), Cell::new(false));
+        let way = Way { gives: gives_way, gave: &gave_way };
+        let by = Runs::Beside { gives_up, way, owes_bucket: &owes_bucket };
+        self.run_by(by, command, caller, args, output, clock::unix_ms());
+        (!gave_way.get()).then(|| Owed { bucket: owes_bucket.get() })
     }
 
     /// Executes EXEC in the same way, by whatever name clients call it.
@@ -141,8 +139,9 @@ impl Kernel {
         let mut args = OwnedArgs::new();
         args.push(b"exec").expect("a short one");
         let command = self.commands.find_original(b"exec").expect("the table has it");
-        let bucket = Cell::new(false);
-        let by = Runs::Beside { gives_up, owes_bucket: &bucket };
+        let (bucket, gave) = (Cell::new(false), Cell::new(false));
+        let way = Way { gives: &|| false, gave: &gave };
+        let by = Runs::Beside { gives_up, way, owes_bucket: &bucket };
         self.run_by(by, command, caller, args.as_args(), output, clock::unix_ms());
         Owed { bucket: bucket.get() }
     }
@@ -178,13 +177,18 @@ impl Kernel {
         CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))
     }
 
-    /// Whether a call takes as little as those that [`Kernel::execute_at_once`] executes, once nothing holds it back.
-    pub fn is_brief(&self, args: Args<'_>) -> bool {
-        execute::resolve(self, args).is_ok_and(is_brief)
+    /// Whether a call takes little once nothing holds it back.
+    pub fn takes_little(&self, args: Args<'_>) -> bool {
+        execute::resolve(self, args).is_ok_and(|command| {
+            command.is_data_only
+                && (command.has_one_key || command.is_brief)
+                && !command.spec.flags.contains(Flags::PROGRAM)
+        })
     }
 
-    /// Executes a call if that takes neither waiting nor long: one of a command for a single key, while nothing holds
-    /// it back. Whether it has; otherwise nothing has been done or replied. For a thread that serves many callers.
+    /// Executes a call if that takes neither waiting nor long: one of a command for a single key or for none, while
+    /// nothing holds it back. Whether it has; otherwise nothing has been done or replied. For a thread that serves many
+    /// callers.
     pub fn execute_at_once(
         &self,
         caller: &mut Caller,
@@ -192,7 +196,8 @@ impl Kernel {
         output: &mut Output,
     ) -> bool {
         let Ok(command) = execute::resolve(self, args) else { return false };
-        if !is_brief(command) {
+        let is_for_none = command.is_brief && matches!(command.spec.scope(), Scope::Nothing);
+        if !self.takes_little(args) || !(command.has_one_key || is_for_none) {
             return false;
         }
         let counters = self.spare.take(self.commands.id_count());
@@ -219,17 +224,14 @@ impl Kernel {
             false => run.run(caller, output),
             true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
         };
-        if let Err(refused) = outcome {
+        if let Err(refused) = outcome
+            && !by.gave_way()
+        {
             let refused = execute::refused_in_transaction(caller, refused);
             reply(caller, output, |reply| execute::refuse(self, &counters, reply, &refused));
         }
         self.spare.give_back(counters);
     }
-}
-
-/// For a single key, and of a length that the command itself limits.
-fn is_brief(command: &Command) -> bool {
-    command.is_data_only && command.has_one_key && !command.spec.flags.contains(Flags::PROGRAM)
 }
 
 /// What replies to calls beside workers wait for, apart from the lease of the bucket. See [`Kernel::settle`].
@@ -257,6 +259,15 @@ const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
 /// A call that waits for the bucket looks this often whether it gives up.
 const SETTLE_LOOK: Duration = Duration::from_millis(100);
 
+/// A call that waits, and has done nothing yet, may leave its thread to others and begin again later.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    /// Whether it does.
+    gives: &'a dyn Fn() -> bool,
+    /// Whether it has.
+    gave: &'a Cell<bool>,
+}
+
 /// On what kind of thread a call runs.
 #[derive(Clone, Copy)]
 enum Runs<'a> {
@@ -273,6 +284,7 @@ enum Runs<'a> {
     Beside {
         /// Whether it stops waiting.
         gives_up: &'a dyn Fn() -> bool,
+        way: Way<'a>,
         /// Whether it has changed something that is to be in the bucket before its reply is shown.
         owes_bucket: &'a Cell<bool>,
     },
@@ -283,6 +295,18 @@ enum Runs<'a> {
 impl Runs<'_> {
     fn gives_up(self) -> bool {
         matches!(self, Self::Beside { gives_up, .. } if gives_up())
+    }
+
+    /// Before it runs: whether it does not go on waiting.
+    fn stops_waiting(self) -> bool {
+        if let Self::Beside { way, .. } = self {
+            way.gave.set((way.gives)());
+        }
+        self.gave_way() || self.gives_up()
+    }
+
+    fn gave_way(self) -> bool {
+        matches!(self, Self::Beside { way, .. } if way.gave.get())
     }
 
     fn mode(self) -> Mode<'static> {
@@ -412,7 +436,7 @@ impl<'k> Run<'k, '_> {
                 Verdict::Refused(refused) => return Err(refused),
                 Verdict::Held(_) => {
                     locks.release();
-                    if self.by.gives_up() {
+                    if self.by.stops_waiting() {
                         return Err(self.refused(GAVE_UP));
                     }
                     thread::sleep(RETRY_AFTER);
@@ -474,7 +498,7 @@ impl<'k> Run<'k, '_> {
         if let Some(error) = kernel.busy_with_program(interrupt) {
             return Err(self.refused(error));
         }
-        if by.gives_up() {
+        if by.stops_waiting() {
             return Err(self.refused(GAVE_UP));
         }
         thread::sleep(RETRY_AFTER);
@@ -506,8 +530,8 @@ impl<'k> Run<'k, '_> {
             }
         }
         // What is held is not waited for.
-        let hash = kernel.keyspace.hash(args.at(command.first_key));
-        if caller.is_in_transaction() || !locks.try_reach(hash) {
+        let hash = command.has_one_key.then(|| kernel.keyspace.hash(args.at(command.first_key)));
+        if caller.is_in_transaction() || hash.is_some_and(|hash| !locks.try_reach(hash)) {
             return false;
         }
         // Its thread is none of those that say when they are done with what they had let in.

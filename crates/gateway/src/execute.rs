@@ -28,6 +28,9 @@ const REPLY_BYTES_MAX: usize = 256 << 20;
 /// So long a reply waits for the bucket once the server ends, which waits for it.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
+/// A command that waits for a key, for memory or for the end of a pause keeps its thread so long from other requests.
+const GIVES_WAY_AFTER: Duration = Duration::from_millis(100);
+
 /// Commands that the runtime's thread executes for a request before it leaves the rest to another one.
 const AT_ONCE_MAX: usize = 16;
 
@@ -91,26 +94,42 @@ pub(crate) async fn run(
     caller: Caller,
     calls: Calls,
 ) -> Result<Vec<Value>, Failure> {
-    let mut work = Work { caller, output: Output::with_room(REPLY_BYTES_MAX), through: 0 };
+    let output = Output::with_room(REPLY_BYTES_MAX);
+    let mut work = Work { caller, output, through: 0, owed: Owed::default() };
     if !calls.together && calls.commands.len() <= AT_ONCE_MAX {
         work.run_at_once(kernel, &calls)?;
         if work.through == calls.commands.len() {
             return reply::decode(&work.output.into_bytes());
         }
     }
-    let permit = shared.waiting.permit(work.is_brief(kernel, &calls)).await?;
-    let (shared, kernel) = (Arc::clone(shared), Arc::clone(kernel));
-    let ran = spawn_blocking(move || {
-        let _permit = permit;
-        match calls.together {
-            true => work.run_together(&shared, &kernel, &calls),
-            false => work.run_rest(&shared, &kernel, &calls),
+    let calls = Arc::new(calls);
+    loop {
+        let is_brief = work.is_brief(kernel, &calls);
+        let permit = shared.waiting.permit(is_brief).await?;
+        let (shared, kernel, calls) = (Arc::clone(shared), Arc::clone(kernel), Arc::clone(&calls));
+        let ran = spawn_blocking(move || {
+            let _permit = permit;
+            match calls.together {
+                true => Ran::Through(work.run_together(&shared, &kernel, &calls)),
+                false => work.run_rest(&shared, &kernel, &calls, is_brief),
+            }
+        });
+        match ran.await {
+            Ok(Ran::Through(replies)) => return replies,
+            Ok(Ran::GivesWay(left)) => work = *left,
+            Err(_) => {
+                let text = "ERR the server is shutting down";
+                return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+            }
         }
-    });
-    ran.await.unwrap_or_else(|_| {
-        let text = "ERR the server is shutting down";
-        Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
-    })
+    }
+}
+
+/// How a thread has left a request.
+enum Ran {
+    Through(Result<Vec<Value>, Failure>),
+    /// A command waits for a key, and another request for the thread.
+    GivesWay(Box<Work>),
 }
 
 struct Work {
@@ -118,6 +137,8 @@ struct Work {
     output: Output,
     /// Commands that have replied.
     through: usize,
+    /// What their replies wait for.
+    owed: Owed,
 }
 
 impl Work {
@@ -126,7 +147,7 @@ impl Work {
         let left = &calls.commands[self.through..];
         !calls.together
             && left.len() <= AT_ONCE_MAX
-            && left.iter().all(|command| kernel.is_brief(command.as_args()))
+            && left.iter().all(|command| kernel.takes_little(command.as_args()))
     }
 
     /// Runs commands until one has to wait.
@@ -145,22 +166,29 @@ impl Work {
     }
 
     /// Runs those that are left, and decodes all replies.
-    fn run_rest(
-        mut self,
-        shared: &Shared,
-        kernel: &Kernel,
-        calls: &Calls,
-    ) -> Result<Vec<Value>, Failure> {
-        let mut owed = Owed::default();
-        for command in &calls.commands[self.through..] {
+    fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: &Calls, is_brief: bool) -> Ran {
+        while let Some(command) = calls.commands.get(self.through) {
             let args = command.as_args();
             if !self.refuses(kernel, args, calls.allowed) {
-                owed = owed.and(self.execute(shared, kernel, args, calls.until));
+                let began = Instant::now();
+                let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
+                let gives_way = || {
+                    began.elapsed() >= GIVES_WAY_AFTER && shared.waiting.is_thread_wanted(is_brief)
+                };
+                let (caller, output) = (&mut self.caller, &mut self.output);
+                match kernel.execute_beside(caller, args, output, &gives_up, &gives_way) {
+                    Some(owed) => self.owed = self.owed.and(owed),
+                    None => return Ran::GivesWay(Box::new(self)),
+                }
             }
-            self.check()?;
+            self.through += 1;
+            if let Err(failure) = self.check() {
+                return Ran::Through(Err(failure));
+            }
         }
-        settle(shared, kernel, owed)?;
-        reply::decode(&self.output.into_bytes())
+        let replies = settle(shared, kernel, self.owed)
+            .and_then(|()| reply::decode(&self.output.into_bytes()));
+        Ran::Through(replies)
     }
 
     /// Runs all in one transaction.
@@ -172,11 +200,13 @@ impl Work {
     ) -> Result<Vec<Value>, Failure> {
         let fails = |error: &CommandError| Failure::of_command(error.as_str());
         self.caller.begin_transaction().map_err(|error| fails(&error))?;
+        let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
         for command in &calls.commands {
             let args = command.as_args();
             if !self.refuses(kernel, args, calls.allowed) {
                 // It is queued, or refused.
-                let _ = self.execute(shared, kernel, args, calls.until);
+                let (caller, output) = (&mut self.caller, &mut self.output);
+                let _ = kernel.execute_beside(caller, args, output, &gives_up, &|| false);
             }
             let queued =
                 reply::decode(&std::mem::replace(&mut self.output, Output::new()).into_bytes())?;
@@ -187,7 +217,6 @@ impl Work {
             }
         }
         self.output = Output::with_room(REPLY_BYTES_MAX);
-        let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
         let owed = kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
         self.check()?;
         settle(shared, kernel, owed)?;
@@ -196,17 +225,6 @@ impl Work {
             Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
             _ => Err(Failure::malformed("ERR the transaction has no reply")),
         }
-    }
-
-    fn execute(
-        &mut self,
-        shared: &Shared,
-        kernel: &Kernel,
-        args: Args<'_>,
-        until: Instant,
-    ) -> Owed {
-        let gives_up = || shared.is_ending() || Instant::now() >= until;
-        kernel.execute_beside(&mut self.caller, args, &mut self.output, &gives_up)
     }
 
     /// Whether a command is not for requests over HTTP; it has its reply then.

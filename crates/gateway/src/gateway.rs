@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -38,14 +39,51 @@ const THREAD_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Which threads that may wait are taken.
 pub(crate) struct Waiting {
-    long: Arc<Semaphore>,
-    brief: Arc<Semaphore>,
+    long: Threads,
+    brief: Threads,
+}
+
+/// Threads for requests of one kind.
+struct Threads {
+    free: Arc<Semaphore>,
+    /// Requests that wait for one.
+    wanted: AtomicUsize,
+}
+
+impl Threads {
+    fn new(count: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(count)), wanted: AtomicUsize::new(0) }
+    }
+}
+
+/// Takes itself back when the request has its thread, or is gone.
+struct Wanted<'a>(&'a AtomicUsize);
+
+impl<'a> Wanted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Waiting {
     fn new() -> Self {
-        let [long, brief] = [LONG_THREADS, BRIEF_THREADS].map(Semaphore::new).map(Arc::new);
-        Self { long, brief }
+        Self { long: Threads::new(LONG_THREADS), brief: Threads::new(BRIEF_THREADS) }
+    }
+
+    fn threads(&self, is_brief: bool) -> &Threads {
+        if is_brief { &self.brief } else { &self.long }
+    }
+
+    /// Whether a request waits for a thread that this kind has.
+    pub(crate) fn is_thread_wanted(&self, is_brief: bool) -> bool {
+        self.threads(is_brief).wanted.load(Ordering::Relaxed) > 0
     }
 
     /// A thread for a request that takes little or long.
@@ -55,12 +93,12 @@ impl Waiting {
                 "TRYAGAIN too many requests wait: for the bucket, for memory, or for a slow disk";
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
         };
+        let threads = self.threads(is_brief);
+        let _wanted = Wanted::new(&threads.wanted);
+        let permit = Arc::clone(&threads.free).acquire_owned();
         let permit = match is_brief {
-            true => {
-                let permit = Arc::clone(&self.brief).acquire_owned();
-                timeout(THREAD_PATIENCE, permit).await.map_err(|_| busy())?
-            }
-            false => Arc::clone(&self.long).acquire_owned().await,
+            true => timeout(THREAD_PATIENCE, permit).await.map_err(|_| busy())?,
+            false => permit.await,
         };
         // They are never closed.
         permit.map_err(|_| busy())
