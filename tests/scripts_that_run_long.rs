@@ -183,6 +183,31 @@ fn what_waits_for_shards_of_an_endless_script_keeps_no_thread_from_others() {
     loading.iter_mut().zip(0..).for_each(|(c, n)| c.expect(&format!("\"l{n}\"")));
 }
 
+/// It needs all of its keys at once.
+#[test]
+fn a_client_that_waits_for_keys_is_served_when_an_endless_script_has_left_one() {
+    // Two threads for scripts.
+    let server = launch().with("threads", "2").with("busy-reply-threshold", "50").start();
+    let mut c = server.connect();
+    let mut runner = begin(server.connect(), ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    let free = free_key(&mut c);
+    c.check("SCRIPT KILL", "+OK");
+    runner.reply();
+    assert_eq!(c.call(&["DEL", &free]).to_string(), ":1");
+    let mut waiter = server.connect();
+    waiter.send(encode(&["BLPOP", &free, "held", "0"]));
+    wait_until("it waits", || c.ask("INFO clients").text().contains("\r\nblocked_clients:1\r\n"));
+    let mut runner = begin(runner, ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    // A thread for scripts changes the key.
+    let push = "for i = 1, 3000000 do end return redis.call('rpush', KEYS[1], 'v')";
+    assert_eq!(c.call(&["EVAL", push, "1", &free]).to_string(), ":1");
+    c.check("SCRIPT KILL", "+OK");
+    runner.reply();
+    waiter.expect(&format!(r#"["{free}", "v"]"#));
+}
+
 #[test]
 fn limits_end_scripts_and_undo_them() {
     let server = server();

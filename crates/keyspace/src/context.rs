@@ -163,7 +163,9 @@ impl<'a> Context<'a> {
         if interest.includes(Interest::VERSIONS) && renews {
             self.renew_version(hash, entry);
         }
-        if change == Change::Stored {
+        // To a server that follows another one a key with a new deadline may have been hidden.
+        let shows = change == Change::Deadline && self.keyspace.is_following();
+        if change == Change::Stored || shows {
             self.note_ready(entry.key());
         }
         if interest.includes(Interest::WATCHED) {

@@ -42,6 +42,13 @@ fn pass_over(locks: &mut ShardLocks<'_>, name: &[u8], after: Option<Sequence>) -
     Some(waiter.sequence())
 }
 
+/// A change of a stream.
+fn edit(change: impl Fn(&mut Editor<'_, Stream>)) -> impl Fn(&mut Db<'_>, Key<'_>) {
+    move |db, key| {
+        db.edit(key, Missing::Create, |stream| Ok::<_, Error>(change(stream))).unwrap();
+    }
+}
+
 #[test]
 fn who_leaves_while_the_queue_is_served_does_not_hide_another() {
     let keyspace = keyspace();
@@ -106,24 +113,36 @@ fn a_key_is_ready_when_it_comes_or_gains_what_is_waited_for() {
         !locks.take_ready().is_empty()
     };
     let id = |ms| StreamId { ms, seq: 0 };
-    let edit = |change: &dyn Fn(&mut Editor<'_, Stream>)| {
-        move |db: &mut Db<'_>, key: Key<'_>| {
-            db.edit(key, Missing::Create, |stream| Ok::<_, Error>(change(stream))).unwrap();
-        }
-    };
-    assert!(is_ready(&edit(&|stream| _ = stream.add(id(1), [(&b"f"[..], &b"v"[..])].into_iter()))));
-    assert!(is_ready(&edit(&|stream| _ = stream.add(id(2), [(&b"f"[..], &b"v"[..])].into_iter()))));
-    assert!(!is_ready(&edit(&|stream| stream.set_group(b"g", id(0), None))));
-    assert!(!is_ready(&edit(&|stream| stream.set_consumer(b"g", b"c", 1, None))));
-    assert!(!is_ready(&edit(&|stream| stream.set_group(b"g", id(2), None))));
+    assert!(is_ready(&edit(|stream| _ = stream.add(id(1), [(&b"f"[..], &b"v"[..])].into_iter()))));
+    assert!(is_ready(&edit(|stream| _ = stream.add(id(2), [(&b"f"[..], &b"v"[..])].into_iter()))));
+    assert!(!is_ready(&edit(|stream| stream.set_group(b"g", id(0), None))));
+    assert!(!is_ready(&edit(|stream| stream.set_consumer(b"g", b"c", 1, None))));
+    assert!(!is_ready(&edit(|stream| stream.set_group(b"g", id(2), None))));
     let delivery = Delivery { at_ms: 1, count: 1 };
-    assert!(!is_ready(&edit(&|stream| stream.deliver(b"g", b"c", &[id(1)], delivery))));
-    assert!(!is_ready(&edit(&|stream| _ = stream.acknowledge(b"g", [id(1)].into_iter()))));
-    assert!(!is_ready(&edit(&|stream| _ = stream.delete(id(1)))));
+    assert!(!is_ready(&edit(|stream| stream.deliver(b"g", b"c", &[id(1)], delivery))));
+    assert!(!is_ready(&edit(|stream| _ = stream.acknowledge(b"g", [id(1)].into_iter()))));
+    assert!(!is_ready(&edit(|stream| _ = stream.delete(id(1)))));
     assert!(!is_ready(&|db, key| _ = db.set_deadline(key, NOW_MS + 1000)));
-    assert!(is_ready(&edit(&|stream| stream.set_group(b"g", id(0), None))), "it begins again");
-    assert!(is_ready(&edit(&|stream| _ = stream.remove_group(b"g"))), "it is gone");
+    assert!(is_ready(&edit(|stream| stream.set_group(b"g", id(0), None))), "it begins again");
+    assert!(is_ready(&edit(|stream| _ = stream.remove_group(b"g"))), "it is gone");
     assert!(is_ready(&|db, key| _ = db.set(key, b"v", Expiry::Never)), "it is replaced");
+}
+
+/// There a key that is past its deadline is hidden until its primary says that it is gone.
+#[test]
+fn a_deadline_may_show_a_key_to_a_server_that_follows() {
+    let keyspace = keyspace();
+    let _waiter = wait_for(&keyspace, &[b"a"], false);
+    let mut locks = keyspace.locks();
+    set(&mut locks, b"a");
+    let key = keyspace.key(b"a");
+    for follows in [false, true] {
+        keyspace.set_following(follows);
+        drop(locks.take_ready());
+        locks.db(DbIndex::ZERO, key.hash(), NOW_MS).set_deadline(key, NOW_MS + 1000);
+        locks.release();
+        assert_eq!(locks.has_ready(), follows);
+    }
 }
 
 /// A script may write to two such keys in turns.

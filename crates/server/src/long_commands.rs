@@ -196,9 +196,9 @@ fn put_off(kernel: &Kernel, seat: Seat, job: Job, retry_after: Duration) {
     seat.offload(kernel).put_off(Work::Command(Box::new(job)), retry_after);
 }
 
-/// Serves the clients that wait for a key.
+/// Serves the clients that wait for a key, or puts that off while others hold a shard for long.
 fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
-    let mut locks = kernel.keyspace.long_locks();
+    let mut locks = kernel.keyspace.impatient_long_locks(PATIENCE);
     locks.note_ready(key);
     let (counters, now_ms) = (seat.counters(kernel), clock::unix_ms());
     blocking::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);

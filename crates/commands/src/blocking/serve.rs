@@ -14,7 +14,7 @@ use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Call, Context, Guard};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
-use crate::offload::{RETRY_GATE_AFTER, Work};
+use crate::offload::{RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
 use crate::reply::Reply;
 use crate::slowlog;
 use crate::stats::Counters;
@@ -78,8 +78,7 @@ impl<'k> Serving<'k, '_> {
         let hash = self.kernel.keyspace.hash(&key.1);
         loop {
             if locks.reach(hash).is_err() {
-                // The worker is woken when it may go on here.
-                return locks.leave_unserved(key.clone());
+                return self.leave_for_later(locks, key);
             }
             let may_find = |waiter: &Waiter| {
                 let group = waiter.about::<Blocked>().and_then(|blocked| blocked.group.as_ref());
@@ -95,13 +94,22 @@ impl<'k> Serving<'k, '_> {
                     let blocked = waiter.about::<Blocked>();
                     read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
                 }
-                Outcome::Busy => return locks.leave_unserved(key.clone()),
+                Outcome::Busy => return self.leave_for_later(locks, key),
                 Outcome::Long => return self.kernel.offload.serve(key.clone()),
                 Outcome::Held => {
                     let work = Work::Serve(key.clone());
                     return self.kernel.offload.put_off(work, RETRY_GATE_AFTER);
                 }
             }
+        }
+    }
+
+    /// A shard is held by others for long. A worker is woken when it may go on there; no other thread is, so that it
+    /// is tried again.
+    fn leave_for_later(&self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
+        match locks.is_of_worker() {
+            true => locks.leave_unserved(key.clone()),
+            false => self.kernel.offload.put_off(Work::Serve(key.clone()), RETRY_SHARD_AFTER),
         }
     }
 
