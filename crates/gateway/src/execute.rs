@@ -17,9 +17,10 @@ use tierce_commands::kernel::Kernel;
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Value};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout_at;
 
 use crate::failure::Failure;
-use crate::gateway::{KernelHandle, Shared};
+use crate::gateway::{KernelHandle, Shared, busy};
 use crate::reply;
 
 /// Bytes of all replies to a request. They are in memory twice, as they are and as JSON.
@@ -95,7 +96,7 @@ pub(crate) async fn run(
     calls: Calls,
 ) -> Result<Vec<Value>, Failure> {
     let output = Output::with_room(REPLY_BYTES_MAX);
-    let mut work = Work { caller, output, through: 0, owed: Owed::default() };
+    let mut work = Work { caller, output, through: 0 };
     if !calls.together && calls.commands.len() <= AT_ONCE_MAX {
         work.run_at_once(kernel, &calls)?;
         if work.through == calls.commands.len() {
@@ -103,9 +104,14 @@ pub(crate) async fn run(
         }
     }
     let calls = Arc::new(calls);
+    let mut gave_way = false;
     loop {
         let is_brief = work.is_brief(kernel, &calls);
-        let permit = shared.waiting.permit(is_brief).await?;
+        let permit = shared.waiting.permit(is_brief);
+        let permit = match gave_way {
+            true => timeout_at(calls.until.into(), permit).await.unwrap_or_else(|_| Err(busy())),
+            false => permit.await,
+        }?;
         let (shared, kernel, calls) = (Arc::clone(shared), Arc::clone(kernel), Arc::clone(&calls));
         let ran = spawn_blocking(move || {
             let _permit = permit;
@@ -116,7 +122,7 @@ pub(crate) async fn run(
         });
         match ran.await {
             Ok(Ran::Through(replies)) => return replies,
-            Ok(Ran::GivesWay(left)) => work = *left,
+            Ok(Ran::GivesWay(left)) => (work, gave_way) = (*left, true),
             Err(_) => {
                 let text = "ERR the server is shutting down";
                 return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
@@ -137,8 +143,6 @@ struct Work {
     output: Output,
     /// Commands that have replied.
     through: usize,
-    /// What their replies wait for.
-    owed: Owed,
 }
 
 impl Work {
@@ -167,17 +171,21 @@ impl Work {
 
     /// Runs those that are left, and decodes all replies.
     fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: &Calls, is_brief: bool) -> Ran {
+        let mut owed = Owed::default();
         while let Some(command) = calls.commands.get(self.through) {
             let args = command.as_args();
             if !self.refuses(kernel, args, calls.allowed) {
                 let began = Instant::now();
                 let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
+                // What has done something keeps its thread, on which its replies are settled.
                 let gives_way = || {
-                    began.elapsed() >= GIVES_WAY_AFTER && shared.waiting.is_thread_wanted(is_brief)
+                    self.through == 0
+                        && began.elapsed() >= GIVES_WAY_AFTER
+                        && shared.waiting.is_thread_wanted(is_brief)
                 };
                 let (caller, output) = (&mut self.caller, &mut self.output);
                 match kernel.execute_beside(caller, args, output, &gives_up, &gives_way) {
-                    Some(owed) => self.owed = self.owed.and(owed),
+                    Some(also) => owed = owed.and(also),
                     None => return Ran::GivesWay(Box::new(self)),
                 }
             }
@@ -186,8 +194,8 @@ impl Work {
                 return Ran::Through(Err(failure));
             }
         }
-        let replies = settle(shared, kernel, self.owed)
-            .and_then(|()| reply::decode(&self.output.into_bytes()));
+        let replies =
+            settle(shared, kernel, owed).and_then(|()| reply::decode(&self.output.into_bytes()));
         Ran::Through(replies)
     }
 

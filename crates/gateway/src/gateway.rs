@@ -72,6 +72,13 @@ impl Drop for Wanted<'_> {
     }
 }
 
+/// No thread came in time.
+pub(crate) fn busy() -> Failure {
+    let text =
+        "TRYAGAIN too many requests wait: for keys, for the bucket, for memory, or for a slow disk";
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
+}
+
 impl Waiting {
     fn new() -> Self {
         Self { long: Threads::new(LONG_THREADS), brief: Threads::new(BRIEF_THREADS) }
@@ -88,11 +95,6 @@ impl Waiting {
 
     /// A thread for a request that takes little or long.
     pub(crate) async fn permit(&self, is_brief: bool) -> Result<OwnedSemaphorePermit, Failure> {
-        let busy = || {
-            let text =
-                "TRYAGAIN too many requests wait: for the bucket, for memory, or for a slow disk";
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
-        };
         let threads = self.threads(is_brief);
         let _wanted = Wanted::new(&threads.wanted);
         let permit = Arc::clone(&threads.free).acquire_owned();
