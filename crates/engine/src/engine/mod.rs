@@ -161,6 +161,9 @@ impl Engine {
     /// Releases the shard of the last request if that takes an eviction.
     #[inline]
     pub fn make_room(&self, locks: &mut ShardLocks<'_>, bytes: usize, now_ms: i64) -> Room {
+        // For what is more than the limit allows, all keys would go in vain.
+        let is_too_much = bytes > 0 && bytes as u64 >= self.keyspace.eviction().limit_bytes;
+        let bytes = if is_too_much { 0 } else { bytes };
         match self.keyspace.would_be_short(bytes) {
             true if self.keyspace.eviction().policy != Policy::Spill => {
                 self.evict(locks, bytes, now_ms)
