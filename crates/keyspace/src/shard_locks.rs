@@ -378,10 +378,9 @@ impl<'k> ShardLocks<'k> {
         self.thread.keyspace.announce(shards, patience)
     }
 
-    /// Hands over what was done in the shards that are held, which happens at the latest before one of them is unlocked:
-    /// its record, its events, and what watches its keys.
+    /// Hands over what was done in the shards that are held; to be called before one of them is unlocked.
     #[inline]
-    pub fn commit_effects(&mut self) {
+    pub(crate) fn commit_effects(&mut self) {
         self.has_logged |= self.thread.effects.commit(self.thread.keyspace);
         self.tell_watchers();
     }

@@ -48,8 +48,6 @@ const TOO_LARGE: CommandError =
 /// What a program may do.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
-    /// It is a part of a transaction.
-    pub(super) is_within: bool,
     /// It comes with the stream of the primary that this server follows: neither the role nor memory nor a limit ends
     /// or refuses it.
     pub(super) is_of_primary: bool,

@@ -30,7 +30,7 @@ use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop}
 use tierce_wire::resp::Encoder;
 
 use self::host::{ProgramHost, Progress, RunsOn, Terms};
-use self::outbox::{Lines, Outbox};
+use self::outbox::Outbox;
 use super::{Context, Mode};
 use crate::command::{Done, Flags};
 use crate::error::{CommandError, Interrupt};
@@ -143,14 +143,12 @@ struct Effects {
     outbox: Outbox,
     /// There is an undo log.
     has_written: bool,
-    /// It is a part of a transaction.
-    is_within: bool,
 }
 
 /// How a run has ended that was not interrupted.
 enum Ended {
-    /// It has replied. Here is what it has written to the server's log.
-    Through(Lines),
+    /// It has replied. Here is what happens now.
+    Through(Outbox),
     /// It has reached for a key that is not locked, and nothing has happened.
     NeedsMore,
 }
@@ -175,8 +173,8 @@ impl<'k> Context<'_, 'k> {
         };
         loop {
             match self.lock_and_run(program, &call, reach, terms)? {
-                Ended::Through(lines) => {
-                    lines.write(self.kernel);
+                Ended::Through(outbox) => {
+                    outbox.deliver(self.kernel, self.caller);
                     return Ok(());
                 }
                 Ended::NeedsMore => {
@@ -196,7 +194,6 @@ impl<'k> Context<'_, 'k> {
             limit => limit.clamp(WRITES_BYTES_MIN, WRITES_BYTES_MAX),
         };
         Terms {
-            is_within: self.is_within(),
             is_of_primary,
             is_read_only: self.is_read_only() || program.is(ProgramFlags::NO_WRITES),
             allows_oom: program.is(ProgramFlags::ALLOW_OOM),
@@ -400,7 +397,7 @@ impl<'k> Context<'_, 'k> {
         }
         // Not the last one that it has called.
         self.caller.client.note_command(self.command.id);
-        (outcome, Effects { outbox, has_written, is_within: terms.is_within })
+        (outcome, Effects { outbox, has_written })
     }
 
     /// Keeps what it has done or takes it back, and replies.
@@ -464,22 +461,15 @@ impl<'k> Context<'_, 'k> {
         self.mode.comes_late() && is_paused()
     }
 
-    /// Commits what the program has done, or takes it back. Returns the lines that it has written to the server's log.
-    fn keep(&mut self, effects: Effects, is_kept: bool) -> Lines {
+    /// Commits what the program has written, or takes it back. Returns what is still to happen.
+    fn keep(&mut self, effects: Effects, is_kept: bool) -> Outbox {
         self.caller.program_has_written |= effects.has_written && is_kept;
         match (effects.has_written, is_kept) {
             (false, _) => {}
             (true, true) => self.guard.commit(),
             (true, false) => self.guard.rollback(),
         }
-        if !is_kept {
-            return Lines::default();
-        }
-        if !effects.is_within {
-            // Its events come before its messages. The changes of a transaction are handed over at its end.
-            self.guard.locks.commit_effects();
-        }
-        effects.outbox.deliver(self.kernel, self.caller)
+        if is_kept { effects.outbox } else { Outbox::default() }
     }
 
     fn is_atomic(&self, program: &Program<'_>) -> bool {

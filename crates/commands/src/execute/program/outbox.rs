@@ -1,8 +1,7 @@
 //! What a program does beyond keys: messages, lines of the log, and what clients of MONITOR see of its calls.
 //!
 //! It happens when the program has ended, behind the events of its changes. So nothing of a run is seen that was taken
-//! back. Messages are on their way before the keys are unlocked: those of two programs on a key are in the order of
-//! their changes. Lines of the log come later, as a disk may be slow.
+//! back.
 
 use tierce_lua::LogLevel;
 use tierce_wire::resp::Args;
@@ -29,7 +28,8 @@ const SHOWN_BYTES_MAX: usize = 16 << 20;
 pub(super) struct Outbox {
     /// In order.
     messages: Vec<Message>,
-    lines: Lines,
+    /// Lines for the server's log, in order.
+    lines: Vec<(LogLevel, Vec<u8>)>,
     bytes: usize,
     /// For clients of MONITOR, in order.
     shown: Vec<Vec<u8>>,
@@ -43,10 +43,6 @@ struct Message {
     channel: Vec<u8>,
     text: Vec<u8>,
 }
-
-/// Lines for the server's log, in order.
-#[derive(Default)]
-pub(super) struct Lines(Vec<(LogLevel, Vec<u8>)>);
 
 impl Outbox {
     /// Whether it has collected more than it may.
@@ -71,7 +67,7 @@ impl Outbox {
     pub(super) fn log(&mut self, level: LogLevel, text: &[u8]) {
         if !self.is_full() {
             self.bytes += size_of::<(LogLevel, Vec<u8>)>() + text.len();
-            self.lines.0.push((level, text.to_vec()));
+            self.lines.push((level, text.to_vec()));
         }
     }
 
@@ -95,8 +91,8 @@ impl Outbox {
         self.shown.push(line);
     }
 
-    /// Has all of it happen but for the lines of the log, which the caller writes when nothing is locked.
-    pub(super) fn deliver(self, kernel: &Kernel, caller: &mut Caller) -> Lines {
+    /// Has all of it happen.
+    pub(super) fn deliver(self, kernel: &Kernel, caller: &mut Caller) {
         for Message { kind, channel, text } in self.messages {
             if kind == Kind::ShardChannel {
                 caller.tell_replicas(&kernel.feed, b"SPUBLISH", &channel, &text);
@@ -113,13 +109,7 @@ impl Outbox {
         for line in self.shown.into_iter().chain(rest) {
             kernel.tell_all(&Notice::Monitor(line.into()));
         }
-        self.lines
-    }
-}
-
-impl Lines {
-    pub(super) fn write(self, kernel: &Kernel) {
-        self.0.into_iter().for_each(|(level, text)| log(kernel, level, &text));
+        self.lines.into_iter().for_each(|(level, text)| log(kernel, level, &text));
     }
 }
 
