@@ -111,7 +111,12 @@ pub(crate) async fn run(
         let permit = match gave_way {
             true => timeout_at(calls.until.into(), permit).await.unwrap_or_else(|_| Err(busy())),
             false => permit.await,
-        }?;
+        };
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err(failure) if work.through == 0 => return Err(failure),
+            Err(failure) => return work.without_rest(&calls, &failure),
+        };
         let (shared, kernel, calls) = (Arc::clone(shared), Arc::clone(kernel), Arc::clone(&calls));
         let ran = spawn_blocking(move || {
             let _permit = permit;
@@ -167,6 +172,14 @@ impl Work {
             self.through += 1;
         }
         Ok(())
+    }
+
+    /// The replies to what has been done; the rest fails.
+    fn without_rest(self, calls: &Calls, failure: &Failure) -> Result<Vec<Value>, Failure> {
+        let mut replies = reply::decode(&self.output.into_bytes())?;
+        let error = Value::Error(failure.text().as_bytes().into());
+        replies.resize(calls.commands.len(), error);
+        Ok(replies)
     }
 
     /// Runs those that are left, and decodes all replies.

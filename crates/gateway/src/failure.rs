@@ -28,6 +28,10 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, text)
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// An error that a command has replied.
     pub(crate) fn of_command(text: &str) -> Self {
         let status = match text.split(' ').next() {

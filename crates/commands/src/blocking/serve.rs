@@ -1,8 +1,9 @@
 //! Serves clients that wait for a key that has changed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tierce_keyspace::{Returned, ShardLocks, WaitKey, Waiter};
+use tierce_keyspace::{KeyHash, Returned, ShardLocks, WaitKey, Waiter};
 use tierce_output::Output;
 
 use super::{Attempt, Blocked, ENDED_BY_ROLE, Mode, answer_in_vain};
@@ -18,6 +19,9 @@ use crate::offload::{RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
 use crate::reply::Reply;
 use crate::slowlog;
 use crate::stats::Counters;
+
+/// To wait for a shard that a program has held for so long may be to wait without end.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What serving needs besides the data.
 struct Serving<'k, 'o> {
@@ -77,7 +81,7 @@ impl<'k> Serving<'k, '_> {
         let mut read_up: Vec<Box<[u8]>> = Vec::new();
         let hash = self.kernel.keyspace.hash(&key.1);
         loop {
-            if locks.reach(hash).is_err() {
+            if self.is_held_by_program(locks, hash) || locks.reach(hash).is_err() {
                 return self.leave_for_later(locks, key);
             }
             let may_find = |waiter: &Waiter| {
@@ -94,14 +98,32 @@ impl<'k> Serving<'k, '_> {
                     let blocked = waiter.about::<Blocked>();
                     read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
                 }
-                Outcome::Busy => return self.leave_for_later(locks, key),
-                Outcome::Long => return self.kernel.offload.serve(key.clone()),
+                // Others may have changed its other keys meanwhile, and left it to this thread.
+                Outcome::Busy => {
+                    return waiter.keys().iter().for_each(|key| self.leave_for_later(locks, key));
+                }
+                Outcome::Long => {
+                    let keys = waiter.keys().iter().cloned();
+                    return keys.for_each(|key| self.kernel.offload.serve(key));
+                }
                 Outcome::Held => {
-                    let work = Work::Serve(key.clone());
-                    return self.kernel.offload.put_off(work, RETRY_GATE_AFTER);
+                    let works = waiter.keys().iter().cloned().map(Work::Serve);
+                    return works
+                        .for_each(|work| self.kernel.offload.put_off(work, RETRY_GATE_AFTER));
                 }
             }
         }
+    }
+
+    /// Whether it is known that another thread than a worker would wait for the shard in vain.
+    fn is_held_by_program(&self, locks: &ShardLocks<'k>, hash: KeyHash) -> bool {
+        let shard = self.kernel.keyspace.shard_of(hash);
+        self.may_leave(locks) && self.kernel.scripts.running.refusal(shard, PATIENCE).is_some()
+    }
+
+    /// Whether this is another thread than a worker, and there are threads that try again what it leaves.
+    fn may_leave(&self, locks: &ShardLocks<'k>) -> bool {
+        !locks.is_of_worker() && self.kernel.offload.is_open()
     }
 
     /// A shard is held by others for long. A worker is woken when it may go on there; no other thread is, so that it
@@ -152,13 +174,17 @@ impl<'k> Serving<'k, '_> {
                 self.kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
                 return outcome;
             }
-            match waiter.state.give_back() {
-                Returned::Waiting => return outcome,
-                Returned::CheckAgain => {}
-                Returned::Answer(reason) => {
-                    locks.forget_waiter(waiter);
-                    answer_in_vain(self.kernel, &blocked.to, blocked.proto, reason);
-                    return outcome;
+            loop {
+                match waiter.state.give_back() {
+                    Returned::Waiting => return outcome,
+                    Returned::CheckAgain if outcome == Outcome::Nothing => break,
+                    // All of its keys are tried again later.
+                    Returned::CheckAgain => {}
+                    Returned::Answer(reason) => {
+                        locks.forget_waiter(waiter);
+                        answer_in_vain(self.kernel, &blocked.to, blocked.proto, reason);
+                        return outcome;
+                    }
                 }
             }
         }
@@ -186,6 +212,7 @@ impl<'k> Serving<'k, '_> {
             Reply::new(self.output, caller.proto).error(&error);
             return Outcome::Served;
         }
+        let may_leave = self.may_leave(locks);
         let attempt = Attempt { is_on_worker: locks.is_of_worker(), ..Attempt::default() };
         let begin = self.output.mark();
         let reply = Reply::new(self.output, caller.proto);
@@ -202,6 +229,9 @@ impl<'k> Serving<'k, '_> {
             large: None,
             hashed: &[],
         };
+        if may_leave && ctx.held_by_program(PATIENCE).is_some() {
+            return Outcome::Busy;
+        }
         if let Err(error) = ctx.enter() {
             match error.interrupt() {
                 Some(Interrupt::Long) => return Outcome::Long,

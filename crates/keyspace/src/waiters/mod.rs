@@ -85,6 +85,12 @@ impl Waiter {
         self.sequence
     }
 
+    /// The keys that it waits for.
+    #[must_use]
+    pub fn keys(&self) -> &[WaitKey] {
+        &self.keys
+    }
+
     /// What was given for serving it, if it is of this type.
     #[must_use]
     pub fn about<T: Any>(&self) -> Option<&T> {
