@@ -607,6 +607,26 @@ fn tracking_changes_within_a_transaction() {
     assert_eq!(told(&mut c), [""; 0]);
 }
 
+/// A script has the transaction leave the worker, which keeps the subscriptions.
+#[test]
+fn a_transaction_that_runs_scripts_shows_tracking() {
+    let server = workers();
+    let (mut c, mut other) = (server.connect_resp3(), server.connect_resp3());
+    let id = id_of(&mut other);
+    let queued = ["CLIENT TRACKINGINFO", "CLIENT GETREDIR", "EVAL 'return 7' 0"];
+    let show = |c: &mut Connection| {
+        c.check("MULTI", "+OK");
+        queued.iter().for_each(|line| c.check(line, "+QUEUED"));
+        c.ask("EXEC").to_string()
+    };
+    let off = r#"{"flags": ~["off"], "redirect": :-1, "prefixes": []}"#;
+    assert_eq!(show(&mut c), format!("[{off}, :-1, :7]"));
+    c.check(&format!("CLIENT TRACKING ON BCAST PREFIX b PREFIX a REDIRECT {id}"), "+OK");
+    let on = format!(r#"{{"flags": ~["on", "bcast"], "redirect": :{id}, "prefixes": ["a", "b"]}}"#);
+    assert_eq!(show(&mut c), format!("[{on}, :{id}, :7]"));
+    c.check("CLIENT TRACKINGINFO", &on);
+}
+
 #[test]
 fn errors_are_those_of_redis() {
     let server = server();

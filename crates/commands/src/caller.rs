@@ -13,6 +13,7 @@ use tierce_keyspace::{DbIndex, KeyHash, Keyspace, Origin, Source, Touch, Watch};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, Encoder, Proto};
 
+pub use self::tracking::Tracking;
 use crate::acl::{Attempt, Rights, Users};
 use crate::clients::{Client, ClientFlags};
 use crate::command::{Access, ChannelUse, Command};
@@ -69,6 +70,8 @@ pub struct Caller {
     held_messages: Option<Box<Output>>,
     /// Commands for replicas that have to wait for the end of a transaction, while one is executed.
     held_for_replicas: Option<Vec<Vec<u8>>>,
+    /// How it tracks keys, for a transaction that shows that and has run away from the worker with the subscriptions.
+    shown_tracking: Option<Box<Tracking>>,
     /// See [`Caller::remembers_reads`].
     remembers_reads: bool,
     /// See [`Caller::is_primary`].
@@ -141,6 +144,7 @@ impl Caller {
             confirmations: 0,
             held_messages: None,
             held_for_replicas: None,
+            shown_tracking: None,
             remembers_reads: false,
             is_primary: false,
         }
@@ -150,7 +154,10 @@ impl Caller {
     /// watches, until it comes back.
     #[must_use]
     pub fn away(&mut self) -> Self {
+        let shows_tracking =
+            self.transaction.as_ref().is_some_and(|transaction| transaction.shows_tracking());
         Self {
+            shown_tracking: if shows_tracking { self.tracking().map(Box::new) } else { None },
             proto: self.proto,
             db: self.db,
             reply_mode: self.reply_mode,

@@ -30,6 +30,7 @@ pub struct Transaction {
     /// The values of some keys may weigh more than the requests themselves.
     may_be_heavy: bool,
     changes_subscriptions: bool,
+    shows_tracking: bool,
     runs_programs: bool,
     changes_role: bool,
     reads_data: bool,
@@ -135,6 +136,7 @@ impl Default for Transaction {
             access: Access::READ,
             may_be_heavy: false,
             changes_subscriptions: false,
+            shows_tracking: false,
             runs_programs: false,
             changes_role: false,
             reads_data: false,
@@ -192,6 +194,12 @@ impl Transaction {
     #[must_use]
     pub fn changes_subscriptions(&self) -> bool {
         self.changes_subscriptions
+    }
+
+    /// Whether one of them shows how the connection tracks keys.
+    #[must_use]
+    pub fn shows_tracking(&self) -> bool {
+        self.shows_tracking
     }
 
     /// Whether one of them calls a script or a function.
@@ -272,6 +280,7 @@ impl Transaction {
         let flags = command.spec.flags;
         self.changes_subscriptions |=
             flags.contains(Flags::SUBSCRIBING) || flags.contains(Flags::TRACKING);
+        self.shows_tracking |= matches!(command.spec.name, "trackinginfo" | "getredir");
         self.changes_role |= matches!(command.spec.name, "replicaof" | "slaveof" | "failover");
         self.runs_programs |= flags.contains(Flags::PROGRAM);
         self.reads_data |= flags.reads_data();

@@ -8,13 +8,32 @@ use tierce_wire::resp::Args;
 
 use crate::clients::ClientFlags;
 use crate::command::{Command, Flags};
-use crate::pubsub::{Invalidation, Kind, PubSub, Subscriptions, Tracker, TrackingMode};
+use crate::pubsub::{Invalidation, Kind, Name, PubSub, Subscriptions, Tracker, TrackingMode};
+
+/// What is shown of how a client tracks keys.
+#[derive(Clone, Debug)]
+pub struct Tracking {
+    /// How it does.
+    pub tracker: Tracker,
+    /// Its prefixes, in order.
+    pub prefixes: Vec<Name>,
+}
 
 impl Caller {
     /// How it tracks keys, if it does.
     #[must_use]
     pub fn tracker(&self) -> Option<&Tracker> {
         self.subscriptions().and_then(Subscriptions::tracker)
+    }
+
+    /// The same to be shown, also by a transaction that has run away from the worker.
+    #[must_use]
+    pub fn tracking(&self) -> Option<Tracking> {
+        let Some(subscriptions) = self.subscriptions() else {
+            return self.shown_tracking.as_deref().cloned();
+        };
+        let prefixes = subscriptions.names(Kind::Prefix).cloned().collect();
+        Some(Tracking { tracker: subscriptions.tracker()?.clone(), prefixes })
     }
 
     /// Whether it is to be told of changes of the keys that the current command reads.

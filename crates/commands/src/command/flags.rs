@@ -68,7 +68,7 @@ impl Flags {
     /// Commands that begin and end subscriptions.
     pub const SUBSCRIBING: Self = Self::PUBSUB.with(Self::WHILE_SUBSCRIBED);
 
-    /// Changes or shows how its client tracks keys. Not reported.
+    /// Changes how its client tracks keys. Not reported.
     pub const TRACKING: Self = Self(1 << 22);
 
     /// The names in the order in which they are reported.

@@ -108,7 +108,6 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 "#,
             ),
         sub("getredir", no_arguments!(sub get_redir))
-            .flags(TRACKING)
             .since("6.0.0", "O(1)")
             .doc("", "Returns the client to which invalidation messages are redirected.")
             .example(
@@ -261,7 +260,6 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 "#,
             ),
         sub("trackinginfo", no_arguments!(sub tracking_info))
-            .flags(TRACKING)
             .since("6.2.0", "O(1)")
             .doc("", "Returns whether and how the connection tracks keys.")
             .example(

@@ -4,10 +4,11 @@ use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
 use super::client::on_off;
+use crate::caller::Tracking;
 use crate::command::Done;
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::pubsub::{Kind, Name, Redirect, Subscriptions, Tracker, TrackingMode};
+use crate::pubsub::{Redirect, Subscriptions, Tracker, TrackingMode};
 
 /// What CLIENT TRACKING asks for.
 #[derive(Default)]
@@ -192,29 +193,28 @@ pub(super) fn caching(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1]) -> Done {
 }
 
 pub(super) fn get_redir(ctx: &mut Context<'_, '_>) -> Done {
-    ctx.reply.int(redirect_of(ctx.caller.tracker()));
+    ctx.reply.int(redirect_of(ctx.caller.tracking().as_ref()));
     Ok(())
 }
 
 /// 0 for none, -1 for clients that do not track keys.
-fn redirect_of(tracker: Option<&Tracker>) -> i64 {
-    let redirect = |tracker: &Tracker| tracker.redirect.as_ref().map_or(0, |to| to.id as i64);
-    tracker.map_or(-1, redirect)
+fn redirect_of(tracking: Option<&Tracking>) -> i64 {
+    let redirect =
+        |tracking: &Tracking| tracking.tracker.redirect.as_ref().map_or(0, |to| to.id as i64);
+    tracking.map_or(-1, redirect)
 }
 
 pub(super) fn tracking_info(ctx: &mut Context<'_, '_>) -> Done {
-    let tracker = ctx.caller.tracker();
-    let flags = flags_of(tracker);
+    let tracking = ctx.caller.tracking();
+    let flags = flags_of(tracking.as_ref().map(|tracking| &tracking.tracker));
     ctx.reply.map(3);
     ctx.reply.bulk(b"flags");
     ctx.reply.set(flags.len());
     flags.iter().for_each(|flag| ctx.reply.bulk(flag.as_bytes()));
     ctx.reply.bulk(b"redirect");
-    ctx.reply.int(redirect_of(tracker));
+    ctx.reply.int(redirect_of(tracking.as_ref()));
     ctx.reply.bulk(b"prefixes");
-    let subscriptions = ctx.caller.subscriptions();
-    let prefixes: Vec<&Name> =
-        subscriptions.into_iter().flat_map(|all| all.names(Kind::Prefix)).collect();
+    let prefixes = tracking.map(|tracking| tracking.prefixes).unwrap_or_default();
     ctx.reply.array(prefixes.len());
     prefixes.iter().for_each(|prefix| ctx.reply.bulk(prefix));
     Ok(())
