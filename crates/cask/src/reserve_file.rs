@@ -8,9 +8,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file, and how much it holds. A log has none.
+/// The file, and how much it holds.
 pub(crate) struct ReserveFile {
-    backing: Option<(Arc<dyn Disk>, Arc<dyn DiskFile>)>,
+    /// A log has none.
+    disk: Option<Arc<dyn Disk>>,
+    /// There is none yet if the disk had no space for it.
+    file: Option<Arc<dyn DiskFile>>,
     bytes: u64,
     path: PathBuf,
 }
@@ -18,14 +21,10 @@ pub(crate) struct ReserveFile {
 impl ReserveFile {
     /// Opens the file, or makes it. What it held is held again if there is still space for it.
     pub(crate) fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
-        let file = match disk.open(path, OpenMode::Existing) {
-            Err(e) if e.kind() == ErrorKind::NotFound => disk.open(path, OpenMode::CreateNew),
-            opened => opened,
-        };
-        let file = file.map_err(|e| Error::io("create", path, e))?;
+        let disk = Some(Arc::clone(disk));
+        let mut held = Self { disk, file: None, bytes: 0, path: path.to_owned() };
+        let Some(file) = held.file()? else { return Ok(held) };
         let len = file.size().map_err(|e| Error::io("measure", path, e))?;
-        let backing = Some((Arc::clone(disk), file));
-        let mut held = Self { backing, bytes: 0, path: path.to_owned() };
         // A power cut may have left the length and not the space. What can be had is taken at once: recovery
         // of a database writes hint files, and they may do without.
         if len > 0 {
@@ -36,7 +35,25 @@ impl ReserveFile {
 
     /// For a log.
     pub(crate) fn none() -> Self {
-        Self { backing: None, bytes: 0, path: PathBuf::new() }
+        Self { disk: None, file: None, bytes: 0, path: PathBuf::new() }
+    }
+
+    /// The file, which is made if it is not there and the disk has space for a file.
+    fn file(&mut self) -> Result<Option<Arc<dyn DiskFile>>> {
+        if let (None, Some(disk)) = (&self.file, &self.disk) {
+            let opened = match disk.open(&self.path, OpenMode::Existing) {
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    disk.open(&self.path, OpenMode::CreateNew)
+                }
+                opened => opened,
+            };
+            match opened {
+                Ok(file) => self.file = Some(file),
+                Err(e) if space::is_full(&e) => {}
+                Err(e) => return Err(Error::io("create", &self.path, e)),
+            }
+        }
+        Ok(self.file.clone())
     }
 
     /// What it holds.
@@ -53,7 +70,7 @@ impl ReserveFile {
         if bytes <= self.bytes {
             return Ok(true);
         }
-        let Some((_, file)) = &self.backing else { return Ok(false) };
+        let Some(file) = self.file()? else { return Ok(false) };
         match file.reserve(bytes).and_then(|()| file.truncate(bytes)) {
             Ok(()) => {
                 self.bytes = bytes;
@@ -74,7 +91,7 @@ impl ReserveFile {
             return Ok(true);
         }
         let dir = self.path.parent().unwrap_or(Path::new(""));
-        let free = self.backing.as_ref().and_then(|(disk, _)| disk.space(dir)).map(|s| s.free);
+        let free = self.disk.as_ref().and_then(|disk| disk.space(dir)).map(|space| space.free);
         if let Some(free) = free.filter(|&free| free > 0) {
             self.hold(bytes.min(self.bytes.saturating_add(free)))?;
         }
@@ -83,7 +100,7 @@ impl ReserveFile {
 
     /// Gives space back to the disk.
     pub(crate) fn shrink(&mut self, bytes: u64) -> Result<()> {
-        let Some((_, file)) = &self.backing else { return Ok(()) };
+        let Some(file) = &self.file else { return Ok(()) };
         file.truncate(bytes).map_err(|e| Error::io("truncate", &self.path, e))?;
         self.bytes = bytes;
         Ok(())

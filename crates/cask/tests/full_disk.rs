@@ -1,7 +1,8 @@
 //! Small disks, and disks that are full: used to nearly their end, and usable again.
 
+use std::path::Path;
 use std::sync::Arc;
-use tierce_cask::disk::SimDisk;
+use tierce_cask::disk::{Fault, SimDisk};
 use tierce_cask::{
     ColdBatch, ColdBuffer, ColdLocation, ColdOptions, ColdStore, Durable, Origin, Wal, WalOptions,
 };
@@ -85,6 +86,10 @@ fn spilled_values_use_a_small_disk_to_nearly_its_end() {
 
 const VALUE_LEN: usize = 20_000;
 
+fn open_cold(disk: &SimDisk) -> ColdStore {
+    ColdStore::open(Arc::new(disk.clone()), "/cold", ColdOptions::default()).unwrap()
+}
+
 /// Writes some values of [`VALUE_LEN`] bytes.
 fn write(
     store: &ColdStore,
@@ -107,6 +112,7 @@ fn clean(store: &ColdStore, locations: &mut [ColdLocation]) -> bool {
         store.release(std::mem::replace(location, moved));
     }
     store.remove(&store.dead()).unwrap();
+    store.restore_reserve().unwrap();
     !movable.is_empty()
 }
 
@@ -116,8 +122,7 @@ fn clean(store: &ColdStore, locations: &mut [ColdLocation]) -> bool {
 fn spilled_values_are_moved_together_on_a_full_disk() {
     for (capacity, restarts) in [(3 * MIB, false), (18 * MIB, false), (60 * MIB, true)] {
         let disk = small_disk(capacity);
-        let open = |disk| ColdStore::open(Arc::new(disk), "/cold", ColdOptions::default()).unwrap();
-        let mut store = open(disk.clone());
+        let mut store = open_cold(&disk);
         let mut locations = Vec::new();
         while let Ok(written) = write(&store, 10, Origin::Memory) {
             locations.extend(written);
@@ -130,7 +135,7 @@ fn spilled_values_are_moved_together_on_a_full_disk() {
         if restarts {
             // No byte is left, but what is held.
             disk.set_capacity(Some(disk.used()));
-            store = open(disk.clone());
+            store = open_cold(&disk);
             kept.iter().for_each(|location| store.hold(*location));
             store.finish_recovery().unwrap();
         }
@@ -145,11 +150,70 @@ fn spilled_values_are_moved_together_on_a_full_disk() {
     }
 }
 
+/// Leaves a full disk so much more space.
+fn make_free(disk: &SimDisk, bytes: u64) {
+    disk.set_capacity(Some(disk.used() + bytes));
+}
+
+/// An older version filled the disk, or the reserve was lent when the process was killed.
+#[test]
+fn a_start_without_the_reserve_leaves_others_their_space() {
+    let disk = SimDisk::new(4);
+    let locations = write(&open_cold(&disk), 400, Origin::Memory).unwrap();
+    let disk = disk.now().after_kill(1);
+    disk.erase(Path::new("/cold/RESERVE"));
+    make_free(&disk, 3 * MIB);
+    let store = open_cold(&disk);
+    locations.iter().for_each(|location| store.hold(*location));
+    store.finish_recovery().unwrap();
+    let free = || store.space().unwrap().free;
+    assert_eq!(free(), 3 * MIB);
+    store.leave_free(2 * MIB);
+    store.restore_reserve().unwrap();
+    assert_eq!(free(), 2 * MIB);
+    assert!(write(&store, 1, Origin::Memory).unwrap_err().is_no_space());
+    assert_eq!(free(), 2 * MIB);
+}
+
+#[test]
+fn new_values_leave_others_their_space_when_the_reserve_is_lent() {
+    let disk = SimDisk::new(5);
+    let store = open_cold(&disk);
+    write(&store, 400, Origin::Memory).unwrap();
+    make_free(&disk, 40 * MIB);
+    write(&store, 100, Origin::Segments).unwrap();
+    let left_free = store.space().unwrap().free - MIB;
+    store.leave_free(left_free);
+    assert!(write(&store, 10, Origin::Memory).unwrap_err().is_no_space());
+    assert_eq!(store.space().unwrap().free, left_free + MIB);
+}
+
+#[test]
+fn a_new_segment_leaves_others_their_space() {
+    let disk = SimDisk::new(6);
+    let store = open_cold(&disk);
+    write(&store, 2000, Origin::Memory).unwrap();
+    make_free(&disk, 40 * MIB);
+    let left_free = store.space().unwrap().free - MIB / 2;
+    store.leave_free(left_free);
+    write(&store, 10, Origin::Memory).unwrap();
+    assert!(store.space().unwrap().free >= left_free);
+}
+
+#[test]
+fn values_are_spilled_though_no_file_could_be_made_at_the_start() {
+    let disk = SimDisk::new(7);
+    disk.inject_os_error(Fault::Open, 0, libc::ENOSPC);
+    let store = open_cold(&disk);
+    write(&store, 10, Origin::Memory).unwrap();
+    assert!(disk.content(Path::new("/cold/RESERVE")).is_some_and(|reserve| !reserve.is_empty()));
+}
+
 /// Values that are written again and again take about twice their size.
 #[test]
 fn a_few_values_take_little_space_however_often_they_are_written() {
     let disk = SimDisk::new(3);
-    let store = ColdStore::open(Arc::new(disk), "/cold", ColdOptions::default()).unwrap();
+    let store = open_cold(&disk);
     let mut locations = write(&store, 250, Origin::Memory).unwrap();
     for round in 0..40 {
         for at in (0..250).step_by(25) {

@@ -221,7 +221,7 @@ impl ColdStore {
         self.remove(&idle.map(|segment| segment.id).collect::<Vec<_>>())
     }
 
-    /// Has new values leave so much of the disk to others, from now on.
+    /// Has new values, and the reserve, leave so much of the disk to others from now on.
     pub fn leave_free(&self, bytes: u64) {
         self.left_free.store(bytes, Ordering::Relaxed);
     }
@@ -255,9 +255,9 @@ impl ColdStore {
     fn check_room(&self, writer: &mut Writer, len: u64) -> Result<()> {
         let grown = writer.active.as_ref().map_or(SEGMENT_HEADER_LEN, |active| active.end) + len;
         let needed = room_for_half(self.longest().max(grown));
+        let grows = needed.saturating_sub(writer.reserve.bytes());
         let left_free = self.left_free.load(Ordering::Relaxed);
-        let leaves_it =
-            left_free == 0 || self.space().is_none_or(|space| space.free >= left_free + len);
+        let leaves_it = left_free == 0 || self.spare() >= len + grows;
         if leaves_it && writer.reserve.hold(needed)? {
             return Ok(());
         }
@@ -268,6 +268,12 @@ impl ColdStore {
     /// The space of the disk, if that is known.
     pub fn space(&self) -> Option<Space> {
         self.disk.space(&self.dir)
+    }
+
+    /// The space of the disk beyond what is left to others.
+    fn spare(&self) -> u64 {
+        let left_free = self.left_free.load(Ordering::Relaxed);
+        self.space().map_or(u64::MAX, |space| space.free.saturating_sub(left_free))
     }
 
     /// The length of the longest segment.
@@ -382,9 +388,9 @@ impl ColdStore {
         }
         let (disk, dir) = (&*self.disk, &self.dir);
         let reserved = active.reserved;
-        active.reserved =
-            space::reserve(disk, dir, &*active.file, reserved, needed, active.len_max)
-                .map_err(|e| Error::io("reserve space for", &active.segment.path, e))?;
+        let wanted = active.len_max.min(reserved.saturating_add(self.spare()));
+        active.reserved = space::reserve(disk, dir, &*active.file, reserved, needed, wanted)
+            .map_err(|e| Error::io("reserve space for", &active.segment.path, e))?;
         Ok(())
     }
 
@@ -470,10 +476,8 @@ impl ColdStore {
     /// Of these segments, those that there is room to move values out of: as many as possible, the least to be moved
     /// first.
     pub fn movable(&self, ids: &[u32]) -> Vec<u32> {
-        let left_free = self.left_free.load(Ordering::Relaxed);
         let held = self.writer.lock().reserve.bytes();
-        let free = self.space().map_or(u64::MAX, |space| space.free.saturating_sub(left_free));
-        let mut room = held.saturating_add(free);
+        let mut room = held.saturating_add(self.spare());
         let segments = self.segments.read();
         let mut lives: Vec<_> =
             ids.iter().filter_map(|id| Some((segments.get(id)?.live(), *id))).collect();
@@ -511,17 +515,21 @@ impl ColdStore {
             }
             self.segments.write().remove(id);
         }
-        self.restore_reserve()
+        Ok(())
     }
 
-    /// Makes the reserve as large as it should be, if there is space for it.
-    fn restore_reserve(&self) -> Result<()> {
+    /// Makes the reserve as large as it should be, if there is space for it beside what is left to others: segments may
+    /// have been removed, and moved values may have taken it. [`ColdStore::leave_free`] comes first.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn restore_reserve(&self) -> Result<()> {
         let mut writer = self.writer.lock();
-        let needed = room_for_half(self.longest());
-        if writer.reserve.bytes() > needed {
+        let (held, needed) = (writer.reserve.bytes(), room_for_half(self.longest()));
+        if held > needed {
             return writer.reserve.shrink(needed);
         }
-        writer.reserve.hold_what_there_is(needed).map(drop)
+        writer.reserve.hold_what_there_is(needed.min(held.saturating_add(self.spare()))).map(drop)
     }
 
     /// Lets another process open the store. Nothing may be written from now on.

@@ -240,11 +240,14 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
         work.operator.tell(Severity::Warning, line);
     }
     if state.cleaning.is_none() {
+        leave_room_for_log(work, store);
+        if let Err(error) = store.restore_reserve() {
+            fail(work, state, &error);
+        }
         let sparse = store.sparse(SPARSE);
         if sparse.is_empty() || (sparse.len() as u64) < store.figures().segments / SPARSE_PART {
             return false;
         }
-        leave_room_for_log(work, store);
         let movable = store.movable(&sparse);
         if movable.is_empty() {
             return false;

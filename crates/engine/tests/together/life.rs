@@ -295,6 +295,7 @@ impl<'k, 'w> Life<'k, 'w> {
         if self.started.wal_handle.sync_if_complete().is_ok_and(|is_complete| is_complete) {
             // What cannot be removed is removed by the next start.
             let _ = self.store().remove(&dead);
+            let _ = self.store().restore_reserve();
         }
     }
 

@@ -84,3 +84,30 @@ fn a_disk_full_of_spilled_values_has_space_again_when_most_are_deleted() {
         disk = disk.now().after_kill(1);
     }
 }
+
+/// A version without the reserve filled the disk, or the reserve was lent when the server was killed: what is left of the
+/// disk is the log's.
+#[test]
+fn a_start_leaves_the_log_what_is_free() {
+    let dir = std::env::temp_dir();
+    let options = "--appendonly yes --shards 16 --maxmemory 2mb --maxmemory-policy spill";
+    let options = format!("--dir {} {options}", dir.display());
+    let disk = SimDisk::new(2);
+    // So that the log sets little aside for itself.
+    disk.set_capacity(Some(48 << 20));
+    let server = TestServer::on_disk(Arc::new(disk.clone()), &options);
+    let mut client = server.client();
+    assert_eq!(client.call(&format!("SET large {}", "v".repeat(10 << 20))), "OK");
+    wait_until("it is on disk", || figure(&mut client, "spilled_keys") == 1);
+    let disk = disk.now().after_kill(1);
+    let reserve = disk.paths().into_iter().find(|path| path.ends_with("cold/RESERVE")).unwrap();
+    disk.erase(&reserve);
+    disk.set_capacity(Some(disk.used() + (4 << 20)));
+    let server = TestServer::on_disk(Arc::new(disk), &options);
+    let mut client = server.client();
+    for number in 0..1500 {
+        let reply = client.call(&format!("SET k {number:0>VALUE_LEN$}"));
+        assert_eq!(reply, "OK", "{number}");
+        assert_eq!(client.call("DEL k"), ":1", "{number}");
+    }
+}
