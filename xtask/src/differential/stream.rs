@@ -654,7 +654,7 @@ fn depends_on_the_clock(call: &Call) -> bool {
     let is_between = |n: usize, end: i64| {
         let text = call.get(n).and_then(|arg| std::str::from_utf8(arg).ok());
         let number = text.and_then(|text| text.parse::<i64>().ok());
-        number.is_some_and(|number| (1..end).contains(&number))
+        number.is_some_and(|number| (1..=end).contains(&number))
     };
     let option = |n: usize| match call[n].to_ascii_uppercase().as_slice() {
         b"EX" => is_between(n + 1, FAR),
