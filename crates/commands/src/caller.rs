@@ -70,7 +70,7 @@ pub struct Caller {
     held_messages: Option<Box<Output>>,
     /// Commands for replicas that have to wait for the end of a transaction, while one is executed.
     held_for_replicas: Option<Vec<Vec<u8>>>,
-    /// How it tracks keys, for a transaction that shows that and has run away from the worker with the subscriptions.
+    /// Its tracking, for a transaction that shows it and has run away from the worker, which keeps the subscriptions.
     shown_tracking: Option<Box<Tracking>>,
     /// See [`Caller::remembers_reads`].
     remembers_reads: bool,

@@ -45,7 +45,11 @@ fn pass_over(locks: &mut ShardLocks<'_>, name: &[u8], after: Option<Sequence>) -
 /// A change of a stream.
 fn edit(change: impl Fn(&mut Editor<'_, Stream>)) -> impl Fn(&mut Db<'_>, Key<'_>) {
     move |db, key| {
-        db.edit(key, Missing::Create, |stream| Ok::<_, Error>(change(stream))).unwrap();
+        let change = |stream: &mut Editor<'_, Stream>| {
+            change(stream);
+            Ok::<_, Error>(())
+        };
+        db.edit(key, Missing::Create, change).unwrap();
     }
 }
 

@@ -10,10 +10,10 @@ use crate::clients::ClientFlags;
 use crate::command::{Command, Flags};
 use crate::pubsub::{Invalidation, Kind, Name, PubSub, Subscriptions, Tracker, TrackingMode};
 
-/// What is shown of how a client tracks keys.
+/// The tracking of a client, to be shown.
 #[derive(Clone, Debug)]
 pub struct Tracking {
-    /// How it does.
+    /// Its mode and options.
     pub tracker: Tracker,
     /// Its prefixes, in order.
     pub prefixes: Vec<Name>,
@@ -26,7 +26,7 @@ impl Caller {
         self.subscriptions().and_then(Subscriptions::tracker)
     }
 
-    /// The same to be shown, also by a transaction that has run away from the worker.
+    /// Its tracking to be shown, also by a transaction that has run away from the worker.
     #[must_use]
     pub fn tracking(&self) -> Option<Tracking> {
         let Some(subscriptions) = self.subscriptions() else {
