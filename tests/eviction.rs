@@ -95,10 +95,44 @@ fn a_transaction_does_not_take_memory_beyond_the_limit() {
         assert!(counted <= LIMIT + SLACK, "{counted} in round {round}");
     }
     assert!(info(&mut c, "evicted_keys") > 0);
-    // One that is larger than the limit is no error: it takes the place of all others.
+    // One that is larger than the limit would take it all and not fit, so that nothing goes for it.
+    let keys = c.ask("DBSIZE");
     c.check("MULTI", "+OK");
     (0..60).for_each(|n| drop(c.call(&["SET", &format!("large:{n}"), &long])));
-    assert_eq!(c.ask("EXEC").items().len(), 60);
+    let refused = c.ask("EXEC").to_string();
+    assert!(refused.contains("OOM command not allowed"), "{refused}");
+    assert_eq!(c.ask("DBSIZE"), keys);
+}
+
+#[test]
+fn a_transaction_that_does_not_fit_is_refused_where_nothing_is_evicted() {
+    let server = launch().with("maxmemory", "20mb").with("maxmemory-policy", "noeviction").start();
+    let mut c = server.connect();
+    let value = "v".repeat(400_000);
+    for (count, fits) in [(30, true), (30, false)] {
+        c.check("MULTI", "+OK");
+        (0..count).for_each(|n| drop(c.call(&["SET", &format!("{fits}:{n}"), &value])));
+        let reply = c.ask("EXEC").to_string();
+        assert_eq!(!reply.contains("OOM command not allowed"), fits, "{reply:.100}");
+    }
+    c.check("DBSIZE", ":30");
+}
+
+/// Nothing that comes behind it evicts.
+#[test]
+fn what_a_transaction_has_taken_too_much_is_evicted_behind_it() {
+    let server = launch()
+        .with("maxmemory", "20mb")
+        .with("maxmemory-policy", "allkeys-lru")
+        .with("maxmemory-eviction-tenacity", "0")
+        .start();
+    let mut c = server.connect();
+    assert_eq!(fill(&mut c, "full", 30_000, 1000, &[]), 0);
+    c.check("MULTI", "+OK");
+    let value = "v".repeat(40_000);
+    (0..100).for_each(|n| drop(c.call(&["SET", &format!("new:{n}"), &value])));
+    c.ask("EXEC");
+    wait_until("it is evicted", || counted(&mut c) <= (20 << 20) + 32_000);
 }
 
 #[test]

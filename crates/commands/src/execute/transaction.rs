@@ -60,6 +60,11 @@ impl<'k> Context<'_, 'k> {
             false => self.run_transaction(&transaction),
         };
         self.caller.pass_to_replicas(&self.kernel.feed);
+        let keyspace = &self.kernel.keyspace;
+        if keyspace.has_memory_limit() && keyspace.is_short_of_memory() {
+            // There may be no request behind it that evicts.
+            keyspace.evict_later();
+        }
         match &done {
             Err(error) if error.interrupt().is_some() => {
                 self.caller.transaction = Some(transaction);

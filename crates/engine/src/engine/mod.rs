@@ -161,15 +161,26 @@ impl Engine {
     /// Releases the shard of the last request if that takes an eviction.
     #[inline]
     pub fn make_room(&self, locks: &mut ShardLocks<'_>, bytes: usize, now_ms: i64) -> Room {
-        // For what is more than the limit allows, all keys would go in vain.
-        let is_too_much = bytes > 0 && bytes as u64 >= self.keyspace.eviction().limit_bytes;
-        let bytes = if is_too_much { 0 } else { bytes };
+        if bytes > 0 && self.cannot_fit(bytes) {
+            return Room::None;
+        }
         match self.keyspace.would_be_short(bytes) {
             true if self.keyspace.eviction().policy != Policy::Spill => {
                 self.evict(locks, bytes, now_ms)
             }
             true if self.keyspace.is_short_of_memory() => self.ask_for_room(now_ms),
             _ => Room::Enough,
+        }
+    }
+
+    /// Whether there is no room for so many bytes whatever is evicted.
+    fn cannot_fit(&self, bytes: usize) -> bool {
+        let eviction = self.keyspace.eviction();
+        match eviction.policy {
+            _ if eviction.limit_bytes == 0 => false,
+            Policy::Spill => false,
+            Policy::Noeviction => self.keyspace.would_be_short(bytes),
+            _ => bytes as u64 >= eviction.limit_bytes,
         }
     }
 
