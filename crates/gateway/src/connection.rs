@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::credentials::Proven;
 use crate::gateway::Shared;
 use crate::routes::Routes;
 
@@ -75,10 +76,11 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(
     mut is_ending: watch::Receiver<bool>,
 ) {
     let service = TowerToHyperService::new(service);
-    let figures = Arc::clone(&shared.figures);
+    let (figures, proven) = (Arc::clone(&shared.figures), Proven::default());
     let service = service_fn(move |mut request: Request<Incoming>| {
         figures.request();
         request.extensions_mut().insert(Arc::clone(&client));
+        request.extensions_mut().insert(proven.clone());
         service.call(request)
     });
     let connection = http1::Builder::new()

@@ -1,10 +1,12 @@
 //! Authentication: the user that a request's `Authorization` header names.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use tierce_commands::acl::{self, Attempt, Rights};
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
@@ -12,6 +14,23 @@ use tierce_engine::clock;
 use tokio::time::sleep;
 
 use crate::failure::Failure;
+
+/// The header Authorization that was right on a connection before. Its requests need not wait behind the guesses of
+/// others; it is checked each time all the same.
+#[derive(Clone, Default)]
+pub(crate) struct Proven(Arc<Mutex<Option<HeaderValue>>>);
+
+impl Proven {
+    fn has(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(header::AUTHORIZATION);
+        given.is_some() && self.0.lock().as_ref() == given
+    }
+
+    fn note(&self, headers: &HeaderMap, is_right: bool) {
+        let given = headers.get(header::AUTHORIZATION).filter(|_| is_right);
+        *self.0.lock() = given.cloned();
+    }
+}
 
 /// A name and a password.
 pub(crate) struct Credentials {
@@ -23,10 +42,20 @@ pub(crate) struct Credentials {
 pub(crate) async fn identify(
     kernel: &Kernel,
     client: &Client,
+    proven: &Proven,
     headers: &HeaderMap,
 ) -> Result<Rights, Failure> {
-    let credentials = present(kernel, client, headers).await?;
-    check(kernel, client, credentials)
+    let credentials = match proven.has(headers) {
+        true => of_header(kernel, headers)?,
+        false => present(kernel, client, headers).await?,
+    };
+    let checked = check(kernel, client, credentials);
+    proven.note(headers, checked.is_ok());
+    checked
+}
+
+fn of_header(kernel: &Kernel, headers: &HeaderMap) -> Result<Option<Credentials>, Failure> {
+    Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())
 }
 
 /// The credentials of a request, once they may be looked at: after many wrong passwords they wait, as AUTH does.
@@ -35,7 +64,7 @@ pub(crate) async fn present(
     client: &Client,
     headers: &HeaderMap,
 ) -> Result<Option<Credentials>, Failure> {
-    let credentials = Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())?;
+    let credentials = of_header(kernel, headers)?;
     let Some(Credentials { user, .. }) = &credentials else { return Ok(None) };
     let mut attempt = Attempt::default();
     let mut now_ms = clock::unix_ms();
@@ -85,7 +114,7 @@ pub(crate) fn of_auth(
     kernel: &Kernel,
     headers: &HeaderMap,
 ) -> Result<Option<[Vec<u8>; 2]>, Failure> {
-    let credentials = Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())?;
+    let credentials = of_header(kernel, headers)?;
     Ok(credentials.map(|Credentials { user, password }| [user, password]))
 }
 
@@ -152,6 +181,22 @@ mod tests {
         assert_eq!(of("Bearer bob:secret"), pair("default", "bob:secret"));
         assert_eq!(of("Basic YW5uOnNlY3JldA=="), pair("ann", "secret"));
         assert_eq!(of("Basic Ym9iOg=="), pair("bob", ""));
+    }
+
+    #[test]
+    fn a_header_is_proven_until_it_is_wrong_or_another_comes() {
+        let headers = |value: &str| {
+            HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().expect("a value"))])
+        };
+        let (proven, right) = (Proven::default(), headers("Bearer right"));
+        assert!(!proven.has(&right) && !proven.has(&HeaderMap::new()));
+        proven.note(&right, true);
+        assert!(proven.has(&right));
+        assert!(!proven.has(&headers("Bearer other")) && !proven.has(&HeaderMap::new()));
+        proven.note(&right, false);
+        assert!(!proven.has(&right));
+        proven.note(&HeaderMap::new(), true);
+        assert!(!proven.has(&HeaderMap::new()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
 use tokio::time::timeout;
 
-use crate::credentials;
+use crate::credentials::{self, Proven};
 use crate::events::{self, Subject};
 use crate::execute::{self, Allowed, Calls};
 use crate::failure::{Failure, json};
@@ -149,7 +149,8 @@ async fn admit<'s>(
     let client = client.ok_or_else(no_connection)?;
     refuse_in_protected_mode(kernel, &client)?;
     // Before the body: strangers cannot fill the memory.
-    let rights = credentials::identify(kernel, &client, &head.headers).await?;
+    let proven = head.extensions.get::<Proven>().ok_or_else(no_connection)?;
+    let rights = credentials::identify(kernel, &client, proven, &head.headers).await?;
     Ok((kernel, client, rights))
 }
 
