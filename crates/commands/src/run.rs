@@ -177,7 +177,7 @@ impl Kernel {
         CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))
     }
 
-    /// Whether a call takes little once nothing holds it back.
+    /// True for a call that takes little once nothing holds it back.
     pub fn takes_little(&self, args: Args<'_>) -> bool {
         execute::resolve(self, args).is_ok_and(|command| {
             command.is_data_only
@@ -262,9 +262,9 @@ const SETTLE_LOOK: Duration = Duration::from_millis(100);
 /// A call that waits, and has done nothing yet, may leave its thread to others and begin again later.
 #[derive(Clone, Copy)]
 struct Way<'a> {
-    /// Whether it does.
+    /// True if it does so now.
     gives: &'a dyn Fn() -> bool,
-    /// Whether it has.
+    /// True once it has.
     gave: &'a Cell<bool>,
 }
 

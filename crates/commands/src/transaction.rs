@@ -196,7 +196,7 @@ impl Transaction {
         self.changes_subscriptions
     }
 
-    /// Whether one of them shows how the connection tracks keys.
+    /// True if one of them shows how the connection tracks keys.
     #[must_use]
     pub fn shows_tracking(&self) -> bool {
         self.shows_tracking

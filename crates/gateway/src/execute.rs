@@ -136,7 +136,7 @@ pub(crate) async fn run(
     }
 }
 
-/// How a thread has left a request.
+/// The state in which a thread has left a request.
 enum Ran {
     Through(Result<Vec<Value>, Failure>),
     /// A command waits for a key, and another request for the thread.
@@ -190,7 +190,7 @@ impl Work {
             if !self.refuses(kernel, args, calls.allowed) {
                 let began = Instant::now();
                 let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
-                // What has done something keeps its thread, on which its replies are settled.
+                // A request that has done something keeps its thread, on which its replies are settled.
                 let gives_way = || {
                     self.through == 0
                         && began.elapsed() >= GIVES_WAY_AFTER

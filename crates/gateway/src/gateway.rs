@@ -88,7 +88,7 @@ impl Waiting {
         if is_brief { &self.brief } else { &self.long }
     }
 
-    /// Whether a request waits for a thread that this kind has.
+    /// True if a request waits for a thread that this kind has.
     pub(crate) fn is_thread_wanted(&self, is_brief: bool) -> bool {
         self.threads(is_brief).wanted.load(Ordering::Relaxed) > 0
     }

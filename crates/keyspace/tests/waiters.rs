@@ -104,7 +104,7 @@ fn only_those_who_mind_learn_that_a_key_is_gone() {
     assert_eq!(pass_over(&mut locks, b"a", Some(wakes.sequence())), None);
 }
 
-/// What serves nobody makes nobody look.
+/// A change that serves no client makes none look.
 #[test]
 fn a_key_is_ready_when_it_comes_or_gains_what_is_waited_for() {
     let keyspace = keyspace();

@@ -92,7 +92,7 @@ pub struct ColdStore {
     /// For callers without a ring.
     threads: Arc<ReadThreads>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
-    /// What new values leave of the disk; see [`ColdStore::leave_free`].
+    /// Bytes of the disk that new values leave free; see [`ColdStore::leave_free`].
     left_free: AtomicU64,
 }
 

@@ -115,13 +115,13 @@ impl<'k> Serving<'k, '_> {
         }
     }
 
-    /// Whether it is known that another thread than a worker would wait for the shard in vain.
+    /// True if another thread than a worker would wait for the shard in vain, as is known.
     fn is_held_by_program(&self, locks: &ShardLocks<'k>, hash: KeyHash) -> bool {
         let shard = self.kernel.keyspace.shard_of(hash);
         self.may_leave(locks) && self.kernel.scripts.running.refusal(shard, PATIENCE).is_some()
     }
 
-    /// Whether this is another thread than a worker, and there are threads that try again what it leaves.
+    /// True for another thread than a worker, if there are threads that try again what it leaves.
     fn may_leave(&self, locks: &ShardLocks<'k>) -> bool {
         !locks.is_of_worker() && self.kernel.offload.is_open()
     }

@@ -171,7 +171,7 @@ impl WalHandle {
         until != u64::MAX && self.appended() >= until
     }
 
-    /// What compaction needs of a disk. Where it is not there the log fails, which then refuses deletes as well.
+    /// Bytes that compaction needs of a disk. Where they are not there the log fails, which then refuses deletes as well.
     pub fn room_for_compaction(&self, keyspace: &Keyspace, space: Space) -> u64 {
         if !self.is_on() {
             return 0;
@@ -180,7 +180,7 @@ impl WalHandle {
         room.live + room.slack()
     }
 
-    /// Whether there will soon be more space, because compaction is underway or about to begin.
+    /// True if there will soon be more space, because compaction is underway or about to begin.
     pub fn makes_room(&self, keyspace: &Keyspace, space: Space) -> bool {
         let compaction = &self.compaction;
         let room = Room { space, live: keyspace.memory().logged() };

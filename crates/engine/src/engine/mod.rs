@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// Whether there is no room for so many bytes whatever is evicted.
+    /// True if there is no room for so many bytes whatever is evicted.
     fn cannot_fit(&self, bytes: usize) -> bool {
         let eviction = self.keyspace.eviction();
         match eviction.policy {

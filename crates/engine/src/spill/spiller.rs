@@ -220,7 +220,7 @@ fn leave_room_for_log(work: &Work, store: &ColdStore) {
     }
 }
 
-/// Whether compaction of the log will make room: until then writers wait.
+/// True if compaction of the log will make room: until then writers wait.
 fn log_makes_room(work: &Work, store: &ColdStore) -> bool {
     store.space().is_some_and(|space| work.wal_handle.makes_room(&work.keyspace, space))
 }

@@ -180,7 +180,7 @@ pub(crate) struct Ready(RefCell<ReadyKeys>);
 #[derive(Debug, Default)]
 struct ReadyKeys {
     in_order: Vec<WaitKey>,
-    /// The same, to find one of them.
+    /// All of them once more, to find one.
     sorted: BTreeSet<WaitKey>,
 }
 

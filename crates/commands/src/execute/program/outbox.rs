@@ -17,7 +17,7 @@ use super::super::WEIGHT_MAX;
 /// What a program may have collected. One that collects more is ended.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What is kept of it for clients of MONITOR. They must not have a program fail, so they do not see the rest.
+/// So much is kept of it for clients of MONITOR. They must not have a program fail, so they do not see the rest.
 const SHOWN_BYTES_MAX: usize = 16 << 20;
 
 /// What is to happen.
