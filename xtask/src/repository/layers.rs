@@ -87,7 +87,7 @@ const BUCKET: &[&str] = &[
     "aws_files", "credentials", "directory", "location", "record", "store", "append", "body", "payload", "chain",
     // The log, its owner, what keeps it short, reading it, and who takes over.
     "group", "nesting", "probe", "owner", "snapshot", "pin", "prune", "span", "restore", "history", "follower",
-    "simulation", "lib",
+    "runtime", "simulation", "lib",
 ];
 
 #[rustfmt::skip]

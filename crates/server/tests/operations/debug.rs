@@ -61,12 +61,12 @@ fn subcommands_that_test_suites_use() {
             "DEBUG POPULATE 9223372036854775807",
             "-ERR so many keys do not fit into the memory of this machine",
         ),
-        ("DEBUG POPULATE 100000000 p 500mb", "-ERR value is not an integer or out of range"),
+        ("DEBUG POPULATE 100000000 p 500mb", "-ERR value is out of range, must be positive"),
         (
             "DEBUG POPULATE 100000000 p 1000000",
             "-ERR so many keys do not fit into the memory of this machine",
         ),
-        ("DEBUG POPULATE x", "-ERR value is not an integer or out of range"),
+        ("DEBUG POPULATE x", "-ERR value is out of range, must be positive"),
         ("DEBUG LOG hello", "OK"),
     ]);
     let object = client.call("DEBUG OBJECT k");
