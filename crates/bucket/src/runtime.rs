@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime;
 
-/// The end waits so long for requests whose answers nobody waits for any more.
+/// The end waits so long for requests that are under way.
 const LAST_MAX: Duration = Duration::from_secs(1);
 
 /// A runtime of tokio whose end does not hold up that of a process. Requests to a file system run on threads, and one

@@ -56,7 +56,7 @@ impl ReserveFile {
         Ok(self.file.clone())
     }
 
-    /// What it holds.
+    /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -522,7 +522,7 @@ impl ColdStore {
     /// have been removed, and moved values may have taken it. [`ColdStore::leave_free`] comes first.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Failures of the disk.
     pub fn restore_reserve(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         let (held, needed) = (writer.reserve.bytes(), room_for_half(self.longest()));

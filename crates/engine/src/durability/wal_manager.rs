@@ -173,7 +173,7 @@ impl WalHandle {
     /// refers to stays as it does.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Failures of the disk.
     pub fn sync_if_complete(&self) -> Result<bool, tierce_cask::Error> {
         if !self.is_on() {
             return Ok(!self.may_refer());

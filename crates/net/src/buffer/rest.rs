@@ -23,7 +23,7 @@ const ROOM_BYTES_MIN: usize = 256;
 /// worker's buffer when the next ones arrive (`REJOIN_BYTES_MAX`), so keeping more memory for them would save nothing.
 const SLACK_BYTES_MAX: usize = 4 * 1024;
 
-/// The same as a multiple of the bytes that are left.
+/// This limit as a multiple of the bytes that are left.
 const SLACK_FACTOR: usize = 4;
 
 /// The unconsumed input of one connection: `start <= end <= memory.len()`.
@@ -166,7 +166,7 @@ mod tests {
         ]
     }
 
-    /// How often a byte is moved on average, at most; one that arrives with a growth of memory counts as moved. Each is
+    /// Moves of a byte on average, at most; one that arrives with a growth of memory counts as moved. Each is
     /// at most once (1). From one growth to the next at least as many arrive as the former has moved, so what the latter
     /// moves is at most those (1), as many (1), and what arrived with the former (1). The bytes that were consumed pay for
     /// the move to smaller memory (1), and for the growth behind it, which moves the same bytes (1).

@@ -20,7 +20,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// So much is kept of it for clients of MONITOR. They must not have a program fail, so they do not see the rest.
 const SHOWN_BYTES_MAX: usize = 16 << 20;
 
-/// What is to happen.
+/// Messages and lines of a program that has not ended.
 ///
 /// **Invariant:** it takes no more than the program may have collected, and one item: what comes when it is full is
 /// dropped, since nothing of it will happen.
@@ -50,7 +50,7 @@ impl Outbox {
         self.bytes > BYTES_MAX
     }
 
-    /// What it takes of what the program may take.
+    /// Bytes that it takes of those that the program may take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
