@@ -1,7 +1,8 @@
 //! The kinds of values of directives, and how to parse them.
 //!
 //! Parsing is strict: no sign, blank or decimal point where Redis takes none. Errors use the words of Redis 7.2, for
-//! users who search for them. Stricter than Redis: a memory value without digits, or one that overflows, is refused.
+//! users who search for them. Stricter than Redis: a memory value without digits, or whose unit makes it overflow, is
+//! refused.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -244,7 +245,8 @@ fn parse_octal(text: &[u8]) -> Result<u32, Invalid> {
     Ok(bits)
 }
 
-/// Digits and a unit: `k m g` are powers of 1000, `kb mb gb` powers of 1024, in either case.
+/// Digits and a unit: `k m g` are powers of 1000, `kb mb gb` powers of 1024, in either case. A number of more than 64
+/// bits is the largest one, as in Redis, so that the error names the range.
 fn parse_memory(text: &[u8]) -> Result<u64, Invalid> {
     let digits_len = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, unit) = text.split_at(digits_len);
@@ -258,8 +260,11 @@ fn parse_memory(text: &[u8]) -> Result<u64, Invalid> {
         b"gb" => 1 << 30,
         _ => return Err(NOT_MEMORY),
     };
-    let number: Option<u64> = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
-    number.and_then(|number| number.checked_mul(size)).ok_or(NOT_MEMORY)
+    if digits.is_empty() {
+        return Err(NOT_MEMORY);
+    }
+    let digits = std::str::from_utf8(digits).expect("digits are ASCII");
+    digits.parse().unwrap_or(u64::MAX).checked_mul(size).ok_or(NOT_MEMORY)
 }
 
 fn parse_memory_or_percent(text: &[u8]) -> Result<Value, Invalid> {
@@ -429,6 +434,7 @@ mod tests {
             ("2g", "2000000000"),
             ("2gb", "2147483648"),
             ("18446744073709551615", "18446744073709551615"),
+            ("18446744073709551616", "18446744073709551615"),
         ] {
             check(kind, given, bytes);
         }
@@ -437,6 +443,7 @@ mod tests {
         }
         let reason = "argument must be between 1048576 and 9223372036854775807 inclusive";
         check(Kind::Memory(1 << 20, i64::MAX as u64), "100", reason);
+        check(Kind::Memory(1 << 20, i64::MAX as u64), "18446744073709551616", reason);
     }
 
     #[test]
