@@ -205,6 +205,23 @@ fn the_others_see_an_ended_connection_disappear() {
     wait_until("the connection is forgotten", || list(&mut c, "").len() == 1);
 }
 
+/// A message goes to replicas as well.
+#[test]
+fn a_pause_holds_back_transactions_that_publish() {
+    let server = server();
+    let (mut c, mut subscriber, mut publisher) =
+        (server.connect(), server.connect(), server.connect());
+    subscriber.check("SUBSCRIBE news", "[\"subscribe\", \"news\", :1]");
+    publisher.check("MULTI", "+OK");
+    publisher.check("PUBLISH news first", "+QUEUED");
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    publisher.send("EXEC\r\n");
+    assert!(publisher.is_silent_for(Duration::from_millis(50)));
+    c.check("CLIENT UNPAUSE", "+OK");
+    publisher.expect("[:1]");
+    subscriber.expect("[\"message\", \"news\", \"first\"]");
+}
+
 #[test]
 fn a_pause_holds_writes_back() {
     let server = server();

@@ -141,6 +141,29 @@ fn counters_count() {
 }
 
 #[test]
+fn errors_to_clients_that_wait_are_counted() {
+    let server = server();
+    let (mut c, mut waiting) = (server.connect(), server.connect());
+    c.check("XGROUP CREATE s g $ MKSTREAM", "+OK");
+    let is_blocked = |c: &mut Connection| info(c, "clients")["blocked_clients"] == "1";
+    waiting.send("XREADGROUP GROUP g one BLOCK 0 STREAMS s >\r\n");
+    wait_until("it waits", || is_blocked(&mut c));
+    c.check("XGROUP DESTROY s g", ":1");
+    assert!(waiting.reply().to_string().starts_with("-NOGROUP"));
+    let id = waiting.ask("CLIENT ID").int();
+    waiting.send("BLPOP list 0\r\n");
+    wait_until("it waits", || is_blocked(&mut c));
+    c.check(&format!("CLIENT UNBLOCK {id} ERROR"), ":1");
+    assert!(waiting.reply().to_string().starts_with("-UNBLOCKED"));
+    let errors = info(&mut c, "errorstats");
+    assert_eq!(errors["errorstat_NOGROUP"], "count=1");
+    assert_eq!(errors["errorstat_UNBLOCKED"], "count=1");
+    assert_eq!(info(&mut c, "stats")["total_error_replies"], "2");
+    let stats = &info(&mut c, "commandstats")["cmdstat_xreadgroup"];
+    assert!(stats.ends_with(",failed_calls=1"), "{stats}");
+}
+
+#[test]
 fn keys_are_counted_by_database() {
     let server = server();
     let mut c = server.connect();

@@ -403,6 +403,11 @@ impl Caller {
         self.replica_level = level;
     }
 
+    /// Asks for what another caller has asked for.
+    pub(crate) fn inherit_levels(&mut self, from: &Self) {
+        (self.durability, self.replica_level) = (from.durability, from.replica_level);
+    }
+
     /// The replicas that have a write of this client when it is acknowledged; `None` if there need be none.
     #[inline]
     pub fn replica_level(&self, engine: &Engine) -> Option<ReplicaLevel> {
@@ -632,10 +637,11 @@ impl Caller {
         }
     }
 
-    /// Writes what it has not seen of a run of messages, and returns how many bytes. While it waits for the reply of a
-    /// command that reads what it tracks, they are held: what it reads there may be older than they are.
+    /// Writes what it has not seen of a run of messages, and returns how many bytes. While replies wait that may tell of
+    /// what it tracks, of a long command or for replicas, they are held: what it reads there may be older than they are.
     pub fn receive(&mut self, pubsub: &PubSub, run: &Run, output: &mut Output) -> usize {
-        let is_reading = matches!(self.waits.awaited(), Some(Awaited::LongCommand));
+        let is_reading = matches!(self.waits.awaited(), Some(Awaited::LongCommand))
+            || self.waits.has_unconfirmed();
         let output = match is_reading && self.tracker().is_some() {
             true => &mut **self.held_messages.get_or_insert_with(|| Box::new(Output::new())),
             false => output,

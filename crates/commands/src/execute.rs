@@ -381,8 +381,9 @@ impl<'k> Context<'_, 'k> {
         })
     }
 
+    /// Replies with an error, and counts it, unless it only says that the command is to be run again.
     #[cold]
-    fn fail(&mut self, error: &CommandError) -> Option<Interrupt> {
+    pub(crate) fn fail(&mut self, error: &CommandError) -> Option<Interrupt> {
         let interrupt = error.interrupt();
         if interrupt.is_none() {
             self.counters.failed(self.command.id);

@@ -340,7 +340,7 @@ impl Gates {
         }
         // A message goes into the stream, of which a pause is to see the end.
         if self.paused
-            && is_publishing(spec)
+            && access.publishes
             && let Some(until_ms) = kernel.pause.holds(true, is_exempt, self.now_ms)
         {
             return Verdict::Held(Cause::Pause { until_ms });
@@ -354,7 +354,7 @@ impl Gates {
                 Verdict::Refused(Refused { command: Some(command), error })
             }
             // Publishers wait, as those of other messages cannot.
-            Admission::Passes if is_publishing(spec) && kernel.pubsub.is_congested() => {
+            Admission::Passes if access.publishes && kernel.pubsub.is_congested() => {
                 Verdict::Held(Cause::Delivery { until_ms: self.now_ms + 1 })
             }
             Admission::Passes => Verdict::Passes,
@@ -431,9 +431,4 @@ impl Gates {
 #[must_use]
 pub fn tells_of_server(spec: &Spec) -> bool {
     matches!(spec.group, Group::Connection | Group::Server) && spec.runs_while_loading()
-}
-
-/// Whether a command sends messages, and does nothing else with channels.
-fn is_publishing(spec: &Spec) -> bool {
-    spec.flags.contains(Flags::PUBSUB.with(Flags::FAST))
 }

@@ -302,6 +302,15 @@ impl Kernel {
         self.role.lacks_replicas() || level.is_some() && !has_stream() && !self.failover.is_on()
     }
 
+    /// Counts an error reply that is written beside the run of a command.
+    #[cold]
+    pub fn count_error(&self, error: &CommandError) {
+        let counters = self.spare.take(self.commands.id_count());
+        counters.add(Stat::Errors, 1);
+        self.spare.give_back(counters);
+        self.errors.count(error.kind());
+    }
+
     /// Whether what has passed the gates must not change data any more, or not yet, by what other threads have closed
     /// since: a pause, a log or snapshots that fail, replicas that are missing for its level. To be asked with the keys locked, just before the change.
     #[must_use]
@@ -311,7 +320,8 @@ impl Kernel {
             let is_full = self.durability.refuses_writes() || self.persistence.refuses_writes();
             is_full || self.role.is_read_only() || self.lacks_replicas(level)
         };
-        (access.writes && is_refused()) || ((access.writes || access.may_write) && is_paused())
+        let passes_on = access.writes || access.may_write || access.publishes;
+        (access.writes && is_refused()) || (passes_on && is_paused())
     }
 
     /// Follows a primary from now on, or none. Returns whether that is a change. No shard is held, and nothing of the

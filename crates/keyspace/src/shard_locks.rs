@@ -95,6 +95,14 @@ impl<'k> ShardLocks<'k> {
         };
     }
 
+    /// Whether the use of keys is noted.
+    pub fn touch(&self) -> Touch {
+        match self.thread.usage {
+            Usage::None => Touch::No,
+            Usage::Stamp | Usage::Tracked => Touch::Yes,
+        }
+    }
+
     /// Has the classes of events count that [`Keyspace::set_event_classes`] has set since the shards were locked.
     pub fn look_for_event_classes(&mut self) {
         self.thread.effects.look_for_classes(self.thread.keyspace);

@@ -181,7 +181,7 @@ pub fn settle(
     waits.logged.awaits_device |= unconfirmed.awaits_device && is_confirmed;
     let closes = unconfirmed.closes || is_closing;
     if !is_confirmed {
-        kernel.errors.count(unconfirmed.level.error().kind());
+        kernel.count_error(&unconfirmed.level.error());
     }
     match session.caller() {
         Some(caller) => {
@@ -284,12 +284,14 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
         // It is in the queues no more, unless its waiting was ended by another client.
         kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
     }
+    // It may be a transaction that asks for another level for what comes behind it.
+    let level = caller.replica_level(kernel);
     if let Some(from) = answer.caller {
         caller.come_back(*from);
     }
     if let Some(at) = answer.logged_at {
         note_logged(kernel, caller, at, caller.durability());
-        if let Some(level) = caller.replica_level(kernel) {
+        if let Some(level) = level {
             // Later replies wait as well where this one is not heard.
             let held = HeldReply { reply, has_written: true };
             let replies = pending.is_heard.then_some(held).into_iter().collect();

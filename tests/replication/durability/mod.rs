@@ -2,10 +2,12 @@
 //! A replica is another server, or a test that speaks the protocol.
 //!
 //! - `restarts`: a primary that is started again.
+//! - `levels`: how many replicas a client asks for.
 //! - `replies`: writes that wait for replicas.
 //! - `frozen`: directories of released versions.
 
 mod frozen;
+mod levels;
 mod replies;
 mod restarts;
 

@@ -158,7 +158,8 @@ pub(crate) fn wait(
 fn stand_in(caller: &Caller) -> Caller {
     let (client, rights) = (Arc::clone(&caller.client), caller.rights().clone());
     let mut stand_in = Caller::with_rights(client, rights, true);
-    (stand_in.db, stand_in.proto) = (caller.db, caller.proto);
+    (stand_in.db, stand_in.proto, stand_in.no_touch) = (caller.db, caller.proto, caller.no_touch);
+    stand_in.inherit_levels(caller);
     stand_in.inherit_tracking(caller);
     stand_in
 }
@@ -186,12 +187,14 @@ pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
 
 fn write_in_vain(kernel: &Kernel, reason: Reason, reply: &mut Reply<'_>) {
     const ERROR: CommandError = CommandError::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-    match reason {
-        UNBLOCKED => reply.error(&ERROR),
-        ROLE_CHANGED => reply.error(&ENDED_BY_ROLE),
-        REDIRECTED => reply.error(&kernel.redirection().unwrap_or(ENDED_BY_ROLE)),
-        _ => reply.null_array(),
-    }
+    let error = match reason {
+        UNBLOCKED => ERROR,
+        ROLE_CHANGED => ENDED_BY_ROLE,
+        REDIRECTED => kernel.redirection().unwrap_or(ENDED_BY_ROLE),
+        _ => return reply.null_array(),
+    };
+    kernel.count_error(&error);
+    reply.error(&error);
 }
 
 /// Answers a client that is not served for this reason.

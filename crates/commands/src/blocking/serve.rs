@@ -10,9 +10,9 @@ use super::{Attempt, Blocked, ENDED_BY_ROLE, Mode, answer_in_vain};
 use crate::acl;
 use crate::answer::{Answer, Answered};
 use crate::caller::Caller;
-use crate::command::Command;
+use crate::command::{Access, Command};
 use crate::error::{CommandError, Interrupt};
-use crate::execute::{self, Call, Context, Guard};
+use crate::execute::{self, Call, Context, Guard, Refused};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::offload::{RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
@@ -139,10 +139,12 @@ impl<'k> Serving<'k, '_> {
     fn serve_one(&mut self, locks: &mut ShardLocks<'k>, waiter: &Arc<Waiter>) -> Outcome {
         let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
         let mut caller = blocked.caller.lock();
-        let changer = locks.origin();
+        let changer = (locks.origin(), locks.touch());
         locks.set_origin(caller.origin());
+        locks.set_touch(caller.touch());
         let outcome = self.attempts(locks, waiter, blocked, &mut caller);
-        locks.set_origin(changer);
+        locks.set_origin(changer.0);
+        locks.set_touch(changer.1);
         outcome
     }
 
@@ -159,12 +161,14 @@ impl<'k> Serving<'k, '_> {
             if outcome == Outcome::Served {
                 waiter.state.done();
                 locks.forget_waiter(waiter);
-                let logged_at = self.note_logged(locks);
                 let reply = Answered::With(self.output.take());
                 // So that it does not stay as large as the largest reply.
                 self.output.reset();
                 let args = blocked.command.as_args();
                 let command = execute::resolve(self.kernel, args).ok();
+                // What only reads waits for no more than it would without having waited.
+                let writes = command.is_some_and(|command| Access::of(command.spec).writes);
+                let logged_at = if writes { self.note_logged(locks) } else { None };
                 if let Some(command) = command {
                     let words = || slowlog::shorten(&self.kernel.commands, args);
                     meter.served(command, &caller.client, words);
@@ -209,7 +213,9 @@ impl<'k> Serving<'k, '_> {
             caller.proto = deferred.choose_proto();
         }
         if let Err(error) = self.check_rights(blocked, caller, command) {
-            Reply::new(self.output, caller.proto).error(&error);
+            let mut reply = Reply::new(self.output, caller.proto);
+            let refused = Refused { command: Some(command), error };
+            execute::refuse(self.kernel, self.counters, &mut reply, &refused);
             return Outcome::Served;
         }
         let may_leave = self.may_leave(locks);
@@ -233,16 +239,16 @@ impl<'k> Serving<'k, '_> {
             return Outcome::Busy;
         }
         if let Err(error) = ctx.enter() {
-            match error.interrupt() {
+            match ctx.fail(&error) {
                 Some(Interrupt::Long) => return Outcome::Long,
                 Some(Interrupt::Busy(_)) => return Outcome::Busy,
                 Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
                     // It began to wait when the role changed.
                     let error = ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE);
-                    ctx.reply.error(&error);
+                    ctx.fail(&error);
                 }
                 Some(Interrupt::Gate | Interrupt::Role) => return Outcome::Held,
-                None => ctx.reply.error(&error),
+                None => {}
             }
             return Outcome::Served;
         }

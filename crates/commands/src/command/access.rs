@@ -10,6 +10,8 @@ pub struct Access {
     /// It runs a program that may change data, or may not: it waits where writes wait, but only the writes themselves
     /// are refused.
     pub may_write: bool,
+    /// It sends messages to channels.
+    pub publishes: bool,
     /// It may take more memory.
     pub grows: bool,
     /// Bytes that it brings, as far as room is made for them before: those of a whole transaction, which evicts nothing
@@ -19,7 +21,8 @@ pub struct Access {
 
 impl Access {
     /// It changes nothing.
-    pub const READ: Self = Self { writes: false, may_write: false, grows: false, brings: 0 };
+    pub const READ: Self =
+        Self { writes: false, may_write: false, publishes: false, grows: false, brings: 0 };
     /// It changes or removes what is there.
     pub const CHANGE: Self = Self { writes: true, ..Self::READ };
     /// It may add something.
@@ -31,6 +34,8 @@ impl Access {
         Self {
             writes: spec.flags.contains(Flags::WRITE),
             may_write: spec.flags.contains(Flags::PROGRAM) && !spec.flags.contains(Flags::READONLY),
+            // Nothing else of channels is fast.
+            publishes: spec.flags.contains(Flags::PUBSUB.with(Flags::FAST)),
             grows: spec.flags.contains(Flags::DENYOOM),
             brings: 0,
         }

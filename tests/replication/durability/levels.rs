@@ -1,0 +1,75 @@
+//! The level of a client holds for commands that wait, run on another thread, or are read by a client that tracks keys.
+
+use std::time::Duration;
+
+use tierce_harness::{Connection, wait_until};
+
+use super::primary;
+use crate::replication::fake_replica::Replica;
+
+fn wait_until_blocked(c: &mut Connection) {
+    wait_until("it waits", || c.ask("INFO clients").text().contains("blocked_clients:1"));
+}
+
+#[test]
+fn a_client_that_waits_for_keys_is_served_at_its_own_level() {
+    let server = primary().with("durability-replicas", "1").start();
+    let (mut waiting, mut other) = (server.connect(), server.connect());
+    for c in [&mut waiting, &mut other] {
+        c.check("CLIENT DURABILITY replicas:0", "+OK");
+    }
+    waiting.send("BLPOP list 0\r\n");
+    wait_until_blocked(&mut other);
+    other.check("RPUSH list a", ":1");
+    waiting.expect("[\"list\", \"a\"]");
+}
+
+#[test]
+fn a_read_that_has_waited_does_not_wait_for_replicas() {
+    let server = primary().start();
+    let _replica = Replica::new(&server);
+    let (mut waiting, mut other) = (server.connect(), server.connect());
+    waiting.check("CLIENT DURABILITY replicas:1", "+OK");
+    waiting.send("XREAD BLOCK 0 STREAMS s $\r\n");
+    wait_until_blocked(&mut other);
+    other.check("XADD s 1-1 a b", "\"1-1\"");
+    waiting.expect("[[\"s\", [[\"1-1\", [\"a\", \"b\"]]]]]");
+}
+
+#[test]
+fn a_transaction_that_runs_elsewhere_waits_at_the_level_it_began_with() {
+    let server = primary().start();
+    let mut replica = Replica::new(&server);
+    let mut c = server.connect();
+    c.check("CLIENT DURABILITY replicas:1", "+OK");
+    c.check("MULTI", "+OK");
+    c.check("SET k v", "+QUEUED");
+    assert_eq!(c.call(&["EVAL", "return 1", "0"]).text(), "QUEUED");
+    c.check("CLIENT DURABILITY replicas:0", "+QUEUED");
+    c.send("EXEC\r\n");
+    replica.commands_until("REPLCONF GETACK *");
+    assert!(c.is_silent_for(Duration::from_millis(20)));
+    replica.acknowledge();
+    c.expect("[+OK, :1, +OK]");
+    c.check("SET k w", "+OK");
+}
+
+/// Else the client would keep what it read, which has changed since.
+#[test]
+fn invalidations_follow_replies_that_wait_for_replicas() {
+    let server = primary().start();
+    let mut replica = Replica::new(&server);
+    let (mut c, mut other) = (server.connect_resp3(), server.connect());
+    other.check("SET k old", "+OK");
+    c.check("CLIENT TRACKING ON", "+OK");
+    c.check("CLIENT DURABILITY replicas:1", "+OK");
+    c.send("SET x 1\r\nGET k\r\n");
+    replica.commands_until("REPLCONF GETACK *");
+    other.check("SET k new", "+OK");
+    assert!(c.is_silent_for(Duration::from_millis(20)));
+    replica.commands_until("SET k new");
+    replica.acknowledge();
+    c.expect("+OK");
+    c.expect("\"old\"");
+    assert!(c.reply().to_string().contains("invalidate"));
+}
