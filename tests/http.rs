@@ -1,8 +1,10 @@
 //! HTTP in bytes: commands as JSON, who is let in, and what hostile clients cannot do.
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tierce_harness::{Both, Connection, Launch, TempDir, free_port, wait_until};
 
@@ -513,4 +515,43 @@ fn requests_do_not_wait_behind_endless_scripts_of_others() {
         ends.iter().all(|end| end.is_finished())
     });
     ends.into_iter().for_each(|end| assert_eq!(end.join().expect("a response"), 400));
+}
+
+/// Deadlines count from when a request runs.
+#[test]
+fn what_was_held_back_runs_at_the_time_of_its_run() {
+    let http = start();
+    let mut c = http.server.connect();
+    c.check("CLIENT PAUSE 3600000 ALL", "+OK");
+    let since = Instant::now();
+    let mut held = http.connect();
+    held.write_all(&request("POST /", LOCAL, br#"["SET","k","v","PX","60000"]"#)).expect("sent");
+    wait_until("some time has passed", || since.elapsed() > Duration::from_millis(100));
+    let earliest =
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + Duration::from_secs(60);
+    c.check("CLIENT UNPAUSE", "+OK");
+    assert_eq!(response(&mut held), (200, r#"{"result":"OK"}"#.to_owned()));
+    assert!(c.ask("PEXPIRETIME k").int() >= earliest.as_millis() as i64);
+}
+
+#[test]
+fn the_reply_to_a_switch_of_the_log_comes_when_it_is_done() {
+    let temp = TempDir::new();
+    let (dir, aside) = (temp.path().join("data"), temp.path().join("aside"));
+    fs::create_dir(&dir).expect("made");
+    let http = with(launch().with("dir", &dir.display().to_string()).with("appendonly", "no"));
+    let switch = |to| format!(r#"["CONFIG","SET","appendonly","{to}"]"#);
+    // A file is where its folder would be made.
+    fs::rename(&dir, &aside).expect("moved");
+    fs::write(&dir, "").expect("written");
+    let bytes = request("POST /", LOCAL, switch("yes").as_bytes());
+    let (status, text) = exchange(&http, &bytes);
+    assert!(status == 400 && text.contains("argument 'appendonly'"), "{status} {text}");
+    fs::remove_file(&dir).expect("removed");
+    fs::rename(&aside, &dir).expect("moved");
+    for to in ["no", "yes"] {
+        check(&http, "POST /", "", switch(to).as_bytes(), (200, r#"{"result":"OK"}"#));
+    }
+    let expected = (200, r#"{"result":["appendonly","yes"]}"#);
+    check(&http, "POST /", "", br#"["CONFIG","GET","appendonly"]"#, expected);
 }

@@ -276,6 +276,25 @@ fn a_dump_of_many_keys_waits_for_its_reader() {
     assert_eq!(lines.take_while(|line| line != "EN").count(), KEYS);
 }
 
+/// It would be the data of a primary that may have changed since.
+#[test]
+fn a_dump_ends_with_an_error_when_the_data_are_stale() {
+    let launch = launch().with("enable-debug-command", "yes");
+    let both = with(launch.with("replica-serve-stale-data", "no"));
+    let mut redis = both.server.connect();
+    // More than the sockets of both sides take.
+    redis.check("DEBUG POPULATE 200000", "+OK");
+    let mut stream = both.connect();
+    stream.write_all(b"lru_crawler metadump all\r\n").expect("sent");
+    wait_until("the dump has begun", || {
+        redis.ask("CLIENT LIST").text().lines().any(|line| !line.contains(" omem=0 "))
+    });
+    redis.check("REPLICAOF 127.0.0.1 1", "+OK");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+    let last = lines.find(|line| !line.starts_with("key="));
+    assert_eq!(last.as_deref(), Some("SERVER_ERROR the link with the primary is down"));
+}
+
 #[test]
 fn commands_for_operators() {
     let both = start();

@@ -22,7 +22,7 @@ use crate::blocking;
 use crate::caller::Caller;
 use crate::clock;
 use crate::command::{Access, Command, Flags, Scope};
-use crate::durability::SyncPolicy;
+use crate::durability::{Reached, SyncPolicy};
 use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Call, Context, Guard, Mode, Refused};
 use crate::fetch;
@@ -219,7 +219,7 @@ impl Kernel {
         now_ms: i64,
     ) {
         let counters = self.spare.take(self.commands.id_count());
-        let run = Run { kernel: self, counters: &counters, command, args, now_ms, by };
+        let mut run = Run { kernel: self, counters: &counters, command, args, now_ms, by };
         let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
             false => run.run(caller, output),
             true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
@@ -329,7 +329,7 @@ struct Run<'k, 'a> {
 }
 
 impl<'k> Run<'k, '_> {
-    fn run(&self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
+    fn run(&mut self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
         let keyspace = &self.kernel.keyspace;
         let mut locks = match self.by {
             Runs::Beside { .. } => keyspace.impatient_long_locks(SHARD_PATIENCE),
@@ -424,13 +424,12 @@ impl<'k> Run<'k, '_> {
 
     /// Waits for as long as a gate holds the call back.
     fn pass_gates(
-        &self,
+        &mut self,
         caller: &mut Caller,
         locks: &mut ShardLocks<'k>,
     ) -> Result<Gates, Refused<'k>> {
-        let mut now_ms = self.now_ms;
         loop {
-            let gates = Gates::read(self.kernel, caller, now_ms);
+            let gates = Gates::read(self.kernel, caller, self.now_ms);
             match gates.judge(self.kernel, caller, locks, self.command, self.args) {
                 Verdict::Passes => return Ok(gates),
                 Verdict::Refused(refused) => return Err(refused),
@@ -439,8 +438,7 @@ impl<'k> Run<'k, '_> {
                     if self.by.stops_waiting() {
                         return Err(self.refused(GAVE_UP));
                     }
-                    thread::sleep(RETRY_AFTER);
-                    now_ms = clock::unix_ms();
+                    self.wait_to_retry();
                 }
             }
         }
@@ -488,7 +486,7 @@ impl<'k> Run<'k, '_> {
 
     /// The call has not run, and is to be tried again, unless it gives up.
     fn retry_after(
-        &self,
+        &mut self,
         interrupt: Interrupt,
         locks: &mut ShardLocks<'k>,
     ) -> Result<(), Refused<'k>> {
@@ -501,8 +499,16 @@ impl<'k> Run<'k, '_> {
         if by.stops_waiting() {
             return Err(self.refused(GAVE_UP));
         }
-        thread::sleep(RETRY_AFTER);
+        self.wait_to_retry();
         Ok(())
+    }
+
+    /// Deadlines count from when the call runs, not from when it came.
+    fn wait_to_retry(&mut self) {
+        thread::sleep(RETRY_AFTER);
+        if self.now_ms != clock::STOPPED_MS {
+            self.now_ms = clock::unix_ms();
+        }
     }
 
     /// See [`Kernel::execute_at_once`].
@@ -619,7 +625,8 @@ impl<'k> Run<'k, '_> {
         None
     }
 
-    /// Waits for a reply that comes later: that of a save. No other command leaves one to others here.
+    /// Waits for a reply that comes later: that of a save, or of a switch of the log. No other command leaves one to
+    /// others here.
     fn await_reply(&self, caller: &mut Caller, output: &mut Output) {
         let Some(pending) = caller.end_wait() else { return };
         let begin = output.mark();
@@ -630,10 +637,26 @@ impl<'k> Run<'k, '_> {
                 let notice = Notice::Saved { save_id, outcome };
                 waiting::reply_to(&pending.awaited, &notice, &mut reply);
             }
+            Awaited::LogSwitch { on, .. } => match self.await_log(on) {
+                Reached::Now => reply.ok(),
+                Reached::Later(_) => reply.error(&GAVE_UP),
+                Reached::Never(cause) => reply.error(&waiting::not_switched(&cause)),
+            },
             _ => reply.error(&NO_CONNECTION),
         }
         if !pending.is_heard {
             output.truncate(begin);
+        }
+    }
+
+    /// Waits until there is a log, or none, as the caller has asked for.
+    fn await_log(&self, on: bool) -> Reached {
+        loop {
+            let reached = self.kernel.durability.reached(on, true);
+            if !matches!(reached, Reached::Later(_)) || self.by.gives_up() {
+                return reached;
+            }
+            thread::sleep(RETRY_AFTER);
         }
     }
 
@@ -663,7 +686,7 @@ impl<'k> Run<'k, '_> {
         let kernel = self.kernel;
         if !kernel.are_replicas_level(level, || self.by.gives_up()) {
             let error = level.error();
-            kernel.errors.count(error.kind());
+            kernel.count_error(&error);
             output.truncate(begin);
             Reply::new(output, caller.proto).error(&error);
         }

@@ -14,10 +14,8 @@ use super::expiry::{self, from_frame};
 use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::Report;
-use super::{
-    LOADING, MEMCACHED_VERSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
-    TOO_FEW_REPLICAS, WRONG_TYPE,
-};
+use super::text::refusal_text;
+use super::{MEMCACHED_VERSION, WRONG_TYPE};
 use crate::command::Access;
 use crate::front_ends::{Outcome, write_value};
 use crate::gates::Fault;
@@ -347,13 +345,8 @@ impl Run<'_, '_> {
             Refusal::Data(Error::WrongType) => (Status::NotSupported, WRONG_TYPE),
             Refusal::Data(_) => return self.fail(request, Status::Internal),
             Refusal::Server(Fault::OutOfMemory) => return self.fail(request, Status::OutOfMemory),
-            Refusal::Server(Fault::NotLogged) => (Status::Temporary, NOT_LOGGED),
-            Refusal::Server(Fault::NotSaved) => (Status::Temporary, NOT_SAVED),
-            Refusal::Server(Fault::ReadOnly) => (Status::Temporary, READ_ONLY),
-            Refusal::Server(Fault::Stale) => (Status::Temporary, PRIMARY_IS_DOWN),
-            Refusal::Server(Fault::Loading) => (Status::Temporary, LOADING),
-            Refusal::Server(Fault::TooFewReplicas) => (Status::Temporary, TOO_FEW_REPLICAS),
             Refusal::Server(Fault::NoPermission) => return self.fail(request, Status::AuthError),
+            Refusal::Server(fault) => (Status::Temporary, refusal_text(fault)),
         };
         reply(request, status, 0).write(b"", b"", text.as_bytes(), self.output.buffer());
     }

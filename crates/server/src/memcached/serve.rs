@@ -20,7 +20,7 @@ use super::operations::{
 };
 use super::run::Run;
 use super::session::{Language, Session};
-use super::text::access_of as access_of_line;
+use super::text::{access_of as access_of_line, refusal_text};
 use crate::acl::Rights;
 use crate::clients::{Client, output_class};
 use crate::command::{Access, Operation, Operations};
@@ -437,10 +437,16 @@ fn dump(
 ) -> Option<Flow> {
     let now_ms = io.now().unix_ms as i64;
     let (gates, mut guard) = (Gates::read_for_all(server.kernel, now_ms), Guard::new(locks));
-    if let Admission::Held(cause) =
-        front_ends::admit(&gates, server.kernel, &mut guard, Some(Access::READ))
-    {
-        return Some(hold(&mut session.waits, server.kernel, cause, io));
+    match front_ends::admit(&gates, server.kernel, &mut guard, Some(Access::READ)) {
+        Admission::Passes => {}
+        Admission::Held(cause) => return Some(hold(&mut session.waits, server.kernel, cause, io)),
+        Admission::Refused(fault) => {
+            // In the place of its end.
+            session.dump = None;
+            let line = format!("SERVER_ERROR {}\r\n", refusal_text(fault));
+            io.output().buffer().extend_from_slice(line.as_bytes());
+            return None;
+        }
     }
     let (dump, db) = (session.dump.as_mut()?, server.memcached.db);
     let progress = dump.advance(&mut guard, db, now_ms, io.output());

@@ -260,14 +260,7 @@ impl Run<'_, '_> {
             Refusal::Data(Error::WrongType) => WRONG_TYPE,
             Refusal::Data(Error::ValueTooLong { .. }) => "object too large for cache",
             Refusal::Data(error) => &error.to_string(),
-            Refusal::Server(Fault::OutOfMemory) => "out of memory storing object",
-            Refusal::Server(Fault::NotLogged) => NOT_LOGGED,
-            Refusal::Server(Fault::NotSaved) => NOT_SAVED,
-            Refusal::Server(Fault::NoPermission) => NO_PERMISSION,
-            Refusal::Server(Fault::ReadOnly) => READ_ONLY,
-            Refusal::Server(Fault::Stale) => PRIMARY_IS_DOWN,
-            Refusal::Server(Fault::Loading) => LOADING,
-            Refusal::Server(Fault::TooFewReplicas) => TOO_FEW_REPLICAS,
+            Refusal::Server(fault) => refusal_text(fault),
         };
         self.note_refusal(refusal);
         if reply == Reply::Wanted {
@@ -314,4 +307,18 @@ pub fn access_of(command: &Command<'_>) -> Option<Access> {
         | C::Stats { .. }
         | C::Quit => return None,
     })
+}
+
+/// What the server says when it refuses a request for this reason.
+pub fn refusal_text(fault: Fault) -> &'static str {
+    match fault {
+        Fault::OutOfMemory => "out of memory storing object",
+        Fault::NotLogged => NOT_LOGGED,
+        Fault::NotSaved => NOT_SAVED,
+        Fault::NoPermission => NO_PERMISSION,
+        Fault::ReadOnly => READ_ONLY,
+        Fault::Stale => PRIMARY_IS_DOWN,
+        Fault::Loading => LOADING,
+        Fault::TooFewReplicas => TOO_FEW_REPLICAS,
+    }
 }

@@ -139,7 +139,7 @@ fn await_log(ctx: &mut Context<'_, '_>, on: bool, has_changed: bool) -> Done {
     match ctx.kernel.durability.reached(on, has_changed) {
         Reached::Now => ctx.reply.ok(),
         // A transaction does not wait for anything.
-        Reached::Later(_) if !ctx.mode.may_wait() => ctx.reply.ok(),
+        Reached::Later(_) if ctx.is_within() => ctx.reply.ok(),
         Reached::Later(switch_id) => ctx.caller.wait_for(Awaited::LogSwitch { switch_id, on }),
         Reached::Never(cause) => return Err(waiting::not_switched(&cause)),
     }
