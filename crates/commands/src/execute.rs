@@ -7,6 +7,7 @@ mod guard;
 mod locking;
 mod mode;
 pub(crate) mod program;
+mod request;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -34,6 +35,7 @@ pub use self::guard::Guard;
 pub use self::locking::entry;
 
 pub use self::mode::{Attempt, Mode};
+pub use self::request::{Request, Turn};
 pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
 pub use self::weigh::{Scale, WEIGHT_MAX};
 
@@ -360,25 +362,14 @@ impl<'k> Context<'_, 'k> {
         call: Args<'_>,
         mode: Mode<'_>,
     ) -> Result<(), CommandError> {
-        let Self { kernel, caller, guard, reply, counters, now_ms, large, hashed, .. } = self;
-        let guard = Guard {
-            locks: guard.locks,
-            #[cfg(debug_assertions)]
-            declared: guard.declared.clone(),
-        };
-        (command.spec.run)(&mut Context {
-            kernel,
-            caller,
-            call: Call::new(call),
-            guard,
-            reply: reply.reborrow(),
-            command,
-            counters,
-            now_ms: *now_ms,
-            mode,
-            large: *large,
-            hashed,
-        })
+        let turn = self.turn();
+        let Self { caller, guard, reply, large, hashed, .. } = self;
+        let (large, hashed) = (*large, *hashed);
+        let request = Request { caller, command, args: call, mode, large, hashed };
+        let mut ctx = Context::new(turn, request, guard.locks, reply.reborrow());
+        #[cfg(debug_assertions)]
+        ctx.guard.declared.clone_from(&guard.declared);
+        (command.spec.run)(&mut ctx)
     }
 
     /// Replies with an error, and counts it, unless it only says that the command is to be run again.

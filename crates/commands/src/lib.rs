@@ -79,6 +79,7 @@ pub mod blocking;
 pub mod execute;
 pub mod fetch;
 pub mod gates;
+pub mod pipeline;
 pub mod plan;
 mod redirect;
 pub mod roles;

@@ -10,7 +10,6 @@
 //! ([`OF_CONNECTIONS`]) are refused.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,24 +17,21 @@ use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::{Args, OwnedArgs};
 
-use crate::blocking;
 use crate::caller::Caller;
 use crate::clock;
 use crate::command::{Access, Command, Flags, Scope};
 use crate::durability::{Reached, SyncPolicy};
 use crate::error::{CommandError, Interrupt};
-use crate::execute::{self, Call, Context, Guard, Mode, Refused};
+use crate::execute::{self, Mode, Refused, Turn};
 use crate::fetch;
 use crate::gates::{self, Gates, Verdict};
-use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::lease::Holding;
 use crate::message::Notice;
-use crate::meter::{Meter, Words};
 use crate::monitors;
+use crate::pipeline::{Attempt, Late, Ready};
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
-use crate::slowlog;
 use crate::stats::Counters;
 use crate::waiting::{self, Awaited};
 
@@ -567,61 +563,27 @@ impl<'k> Run<'k, '_> {
         output: &mut Output,
     ) -> Option<Interrupt> {
         let Self { kernel, counters, command, args, now_ms, by } = *self;
-        locks.set_touch(caller.touch());
-        let client = Arc::clone(&caller.client);
-        let mut meter = Meter::start(kernel, counters);
-        let timing = meter.begin(command, &client, Words::new);
-        let (begin, proto) = (output.mark(), caller.proto);
-        let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, output);
-        let mut context = Context {
-            kernel,
-            caller,
-            call: Call::new(args),
-            guard: Guard::new(locks),
-            reply: Reply::new(output, proto),
-            command,
-            counters,
-            now_ms,
-            mode: by.mode(),
-            large: None,
-            hashed: &[],
+        let begin = output.mark();
+        let late = match by {
+            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => Late::No,
+            Runs::Beside { .. } => Late::Yes(SHARD_PATIENCE),
         };
-        let interrupt = match by {
-            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => context.run(),
-            Runs::Beside { .. } => match context.held_by_program(SHARD_PATIENCE) {
-                Some(busy) => Some(Interrupt::Busy(busy)),
-                None => context.run_late(),
-            },
+        // Clients that wait may need shards for which one that must not wait would have to.
+        let ready = match by {
+            Runs::AtOnce => Ready::HandOver,
+            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => Ready::Serve,
         };
-        if interrupt.is_some() {
+        let turn = Turn { kernel, counters, now_ms };
+        let attempt = Attempt { turn, command, args, mode: by.mode(), late, ready };
+        if let Err(interrupt) = attempt.run(caller, locks, output) {
             debug_assert!(
                 !matches!(by, Runs::OfProgram | Runs::OfPrimary { .. }),
                 "{} waits for what it needs",
                 command.full_name
             );
-            meter.take_back(timing);
-            return interrupt;
-        }
-        if let Some(probe) = probe {
-            probe.end(&kernel.hot_keys, (command, args), &client, output);
+            return Some(interrupt);
         }
         mute(caller, output, begin);
-        if locks.has_ready() {
-            match by {
-                // Their commands may need shards that would have to be waited for.
-                Runs::AtOnce => {
-                    locks.take_ready().into_iter().for_each(|key| kernel.offload.serve(key));
-                }
-                Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => {
-                    let serving =
-                        blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
-                    meter.leave_out(serving);
-                }
-            }
-        }
-        meter.look_again();
-        meter.end(timing, command, &client, || slowlog::shorten(&kernel.commands, args));
-        meter.finish(&client, || slowlog::shorten(&kernel.commands, args));
         None
     }
 

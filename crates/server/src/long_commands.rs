@@ -20,16 +20,14 @@ use crate::clients::Listener;
 use crate::clock;
 use crate::command::Command;
 use crate::error::Interrupt;
-use crate::execute::{self, Call, Context, Guard, Mode, Refused};
+use crate::execute::{self, Mode, Refused, Turn};
 use crate::gates::{Gates, Verdict};
-use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
-use crate::meter::{Meter, Words};
 use crate::monitors;
 use crate::offload::{Job, Offload, RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
+use crate::pipeline::{Attempt, Late, Ready};
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::slowlog;
 use crate::stats::Counters;
 
 /// A thread waits so long for shards that others hold for long, or that a program has held for so long, before it turns
@@ -252,48 +250,16 @@ fn execute<'k>(
     now_ms: i64,
 ) -> Result<(), Interrupt> {
     let (args, to, caller) = (job.command.as_args(), &job.to, &mut job.caller);
-    locks.set_touch(caller.touch());
     locks.set_origin(caller.origin());
-    let proto = caller.proto;
-    let mut meter = Meter::start(kernel, counters);
-    let client = Arc::clone(&caller.client);
-    let timing = meter.begin(command, &client, Words::new);
-    let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, output);
-    let mut context = Context {
-        kernel,
-        caller,
-        call: Call::new(args),
-        guard: Guard::new(locks),
-        reply: Reply::new(output, proto),
-        command,
-        counters,
-        now_ms,
-        mode: Mode::Long { to: Some(to) },
-        large: None,
-        hashed: &[],
-    };
-    let interrupt = match context.held_by_program(PATIENCE) {
-        Some(busy) => Some(Interrupt::Busy(busy)),
-        None => context.run_late(),
-    };
-    if let Some(interrupt) = interrupt {
-        debug_assert_ne!(interrupt, Interrupt::Long, "{} is here already", command.full_name);
-        locks.release();
-        meter.take_back(timing);
-        return Err(interrupt);
-    }
-    if let Some(probe) = probe {
-        probe.end(&kernel.hot_keys, (command, args), &client, output);
-    }
-    if locks.has_ready() {
-        let serving = blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
-        meter.leave_out(serving);
-    }
+    let turn = Turn { kernel, counters, now_ms };
+    let mode = Mode::Long { to: Some(to) };
+    let late = Late::Yes(PATIENCE);
+    let attempt = Attempt { turn, command, args, mode, late, ready: Ready::Serve };
+    let done = attempt.run(caller, locks, output);
     locks.release();
-    meter.end(timing, command, &client, || slowlog::shorten(&kernel.commands, args));
-    meter.finish(&client, || slowlog::shorten(&kernel.commands, args));
-    if command.is_exec() && kernel.clients.has_monitors() {
-        monitors::show(kernel, command, &job.caller, args);
+    debug_assert_ne!(done, Err(Interrupt::Long), "{} is here already", command.full_name);
+    if done.is_ok() && command.is_exec() && kernel.clients.has_monitors() {
+        monitors::show(kernel, command, caller, args);
     }
-    Ok(())
+    done
 }

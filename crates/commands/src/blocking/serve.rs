@@ -12,7 +12,7 @@ use crate::answer::{Answer, Answered};
 use crate::caller::Caller;
 use crate::command::{Access, Command};
 use crate::error::{CommandError, Interrupt};
-use crate::execute::{self, Call, Context, Guard, Refused};
+use crate::execute::{self, Context, Refused, Request, Turn};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::offload::{RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
@@ -222,19 +222,9 @@ impl<'k> Serving<'k, '_> {
         let attempt = Attempt { is_on_worker: locks.is_of_worker(), ..Attempt::default() };
         let begin = self.output.mark();
         let reply = Reply::new(self.output, caller.proto);
-        let mut ctx = Context {
-            kernel: self.kernel,
-            caller,
-            call: Call::new(args),
-            guard: Guard::new(locks),
-            reply,
-            command,
-            counters: self.counters,
-            now_ms: self.now_ms,
-            mode: Mode::Attempt(&attempt),
-            large: None,
-            hashed: &[],
-        };
+        let turn = Turn { kernel: self.kernel, counters: self.counters, now_ms: self.now_ms };
+        let request = Request::new(caller, command, args, Mode::Attempt(&attempt));
+        let mut ctx = Context::new(turn, request, locks, reply);
         if may_leave && ctx.held_by_program(PATIENCE).is_some() {
             return Outcome::Busy;
         }

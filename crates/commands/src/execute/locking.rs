@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::{Context, Guard, Mode};
+use super::{Context, Mode, Request};
 use crate::command::{Access, Handler, Scope, Spec, Weight};
 use crate::error::{CommandError, Interrupt};
 use crate::transaction::Needs;
@@ -222,30 +222,14 @@ impl<'k> Context<'_, 'k> {
         lock: impl for<'l> FnOnce(&'l mut ShardLocks<'k>) -> Result<MultiShardGuard<'l, 'k>, Busy>,
         body: impl FnOnce(&mut Context<'_, 'k>) -> R,
     ) -> Result<R, CommandError> {
-        let Self {
-            kernel, caller, call, guard, reply, command, counters, now_ms, mode, large, ..
-        } = self;
-        let (kernel, command, counters, call) = (*kernel, *command, *counters, *call);
+        let turn = self.turn();
+        let Self { caller, call, guard, reply, command, mode, large, .. } = self;
+        let (command, args, mode, large) = (*command, call.0, *mode, *large);
         let mut locked = lock(guard.locks)?;
-        let guard = Guard {
-            locks: locked.locks(),
-            #[cfg(debug_assertions)]
-            declared: guard.declared.clone(),
-        };
-        let reply = reply.reborrow();
-        let (now_ms, mode, large) = (*now_ms, *mode, *large);
-        Ok(body(&mut Context {
-            kernel,
-            caller,
-            call,
-            guard,
-            reply,
-            command,
-            counters,
-            now_ms,
-            mode,
-            large,
-            hashed,
-        }))
+        let request = Request { caller, command, args, mode, large, hashed };
+        let mut ctx = Context::new(turn, request, locked.locks(), reply.reborrow());
+        #[cfg(debug_assertions)]
+        ctx.guard.declared.clone_from(&guard.declared);
+        Ok(body(&mut ctx))
     }
 }

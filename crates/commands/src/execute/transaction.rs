@@ -12,13 +12,9 @@ use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
-use super::{
-    Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, time_of_effect,
-    weigh,
-};
+use super::{Context, Mode, Refused, Request, WEIGHT_MAX, refuse, reply_error, resolve, weigh};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
-use crate::clock::STOPPED_MS;
 use crate::command::{Command, Done, Flags, Scope, Weight};
 use crate::error::CommandError;
 use crate::fetch::{self, PendingRead};
@@ -240,22 +236,10 @@ impl<'k> Context<'_, 'k> {
         let (kernel, counters, proto) = (self.kernel, self.counters, self.caller.proto);
         self.caller.renew_rights(&kernel.acl.users);
         let denied = self.caller.rights().check(command, args).err();
-        let mut ctx = Context {
-            kernel,
-            caller: self.caller,
-            call: Call::new(args),
-            guard: Guard::new(self.guard.locks),
-            reply: self.reply.in_proto(proto),
-            command,
-            counters,
-            now_ms: match self.now_ms {
-                STOPPED_MS => time_of_effect(command.spec.name),
-                now_ms => now_ms,
-            },
-            mode: Mode::Never,
-            large: None,
-            hashed: hashed.as_slice(),
-        };
+        let turn = self.turn().inside(command);
+        let request = Request::new(self.caller, command, args, Mode::Never);
+        let request = Request { hashed: hashed.as_slice(), ..request };
+        let mut ctx = Context::new(turn, request, self.guard.locks, self.reply.in_proto(proto));
         let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, ctx.reply.parts().0);
         let done = match denied {
             None => ctx.enter(),

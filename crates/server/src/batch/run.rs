@@ -11,7 +11,7 @@ use crate::blocking;
 use crate::caller::{Caller, ReplyMode};
 use crate::command::{Command, Flags};
 use crate::error::{CommandError, Interrupt};
-use crate::execute::{self, Call, Context, Guard, Mode, Refused};
+use crate::execute::{self, Context, Mode, Refused, Request, Turn};
 use crate::gates::{Cause, Gates, Verdict};
 use crate::hot_keys::Probe;
 use crate::meter::{Meter, Timing};
@@ -277,27 +277,11 @@ impl<'k> BatchRunner<'k, '_> {
         }
         let muted_from = (caller.reply_mode != ReplyMode::On).then(|| output.mark());
         let reply = Reply::new(output, caller.proto);
-        let (kernel, counters) = (self.kernel, self.counters);
-        let mode = Mode::Client;
-        let large = self.large.as_ref();
         let hashed = planned.hash.map(|hash| (args.at(command.first_key), hash));
-        let hashed = hashed.as_slice();
-        let guard = Guard::new(locks);
-        let call = Call::new(args);
-        let mut context = Context {
-            kernel,
-            caller,
-            call,
-            guard,
-            reply,
-            command,
-            counters,
-            now_ms,
-            mode,
-            large,
-            hashed,
-        };
-        let interrupt = context.run();
+        let (large, hashed) = (self.large.as_ref(), hashed.as_slice());
+        let turn = Turn { kernel: self.kernel, counters: self.counters, now_ms };
+        let request = Request { caller, command, args, mode: Mode::Client, large, hashed };
+        let interrupt = Context::new(turn, request, locks, reply).run();
         match interrupt {
             None => {}
             Some(Interrupt::Busy(_) | Interrupt::Gate | Interrupt::Role) => return interrupt,

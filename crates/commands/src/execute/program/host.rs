@@ -9,13 +9,12 @@ use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use super::super::{
-    Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, time_of_effect,
+    Context, Mode, Refused, Request, Turn, WEIGHT_MAX, refuse, reply_error, resolve,
 };
 use super::outbox::{self, Outbox};
 use super::workspace::{Buffers, WORDS_KEPT_BYTES};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
-use crate::clock::STOPPED_MS;
 use crate::command::{Command, Flags};
 use crate::error::CommandError;
 use crate::fetch;
@@ -233,22 +232,12 @@ impl<'k> ProgramHost<'_, 'k> {
         });
         let is_covered = hashed.is_none_or(|(_, hash)| self.locks.covers(hash));
         let (kernel, counters) = (self.kernel, self.counters);
-        let mut ctx = Context {
-            kernel,
-            caller: self.caller,
-            call: Call::new(args),
-            guard: Guard::new(self.locks),
-            reply: Reply::new(&mut self.buffers.reply, proto),
-            command,
-            counters,
-            now_ms: match self.now_ms {
-                STOPPED_MS => time_of_effect(command.spec.name),
-                now_ms => now_ms,
-            },
-            mode: Mode::of_calls(self.runs_on.is_worker()),
-            large: None,
-            hashed: hashed.as_slice(),
-        };
+        let turn = Turn { kernel, counters, now_ms: self.now_ms }.inside(command);
+        let mode = Mode::of_calls(self.runs_on.is_worker());
+        let request = Request::new(self.caller, command, args, mode);
+        let request = Request { hashed: hashed.as_slice(), ..request };
+        let reply = Reply::new(&mut self.buffers.reply, proto);
+        let mut ctx = Context::new(turn, request, self.locks, reply);
         if !is_covered || (hashed.is_none() && !ctx.covers()) {
             return Err(Stop::Undeclared);
         }

@@ -19,7 +19,7 @@ use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::Interrupt;
-use crate::execute::{self, Context, Guard, Mode};
+use crate::execute::{self, Context, Guard, Mode, Request, Turn};
 use crate::kernel::Kernel;
 use crate::reply::Reply;
 
@@ -356,6 +356,10 @@ fn enter_calls<'k>(
     enter_all(kernel, caller, locks, Mode::Never, &calls)
 }
 
+fn turn(kernel: &Kernel) -> Turn<'_> {
+    Turn { kernel, counters: kernel.counters(0), now_ms: NOW_MS }
+}
+
 /// Runs a call as the kernel does.
 fn enter<'k>(
     kernel: &'k Kernel,
@@ -366,23 +370,10 @@ fn enter<'k>(
     args: &OwnedArgs,
 ) -> Value {
     let mut output = Output::new();
-    let (reply, guard) = (Reply::new(&mut output, caller.proto), Guard::new(locks));
-    let counters = kernel.counters(0);
-    let call = execute::Call::new(args.as_args());
+    let reply = Reply::new(&mut output, caller.proto);
     // The command may be one that no table has, which lives shorter than the server.
-    let mut ctx = Context {
-        kernel,
-        caller,
-        call,
-        guard,
-        reply,
-        command,
-        counters,
-        now_ms: NOW_MS,
-        mode,
-        large: None,
-        hashed: &[],
-    };
+    let request = Request::new(caller, command, args.as_args(), mode);
+    let mut ctx = Context::new(turn(kernel), request, locks, reply);
     assert!(ctx.covers(), "the guard holds what was declared");
     ctx.run();
     let bytes = output.into_bytes();
@@ -415,18 +406,8 @@ fn with<'k, R>(
     body: impl FnOnce(&mut Context<'_, '_>) -> R,
 ) -> (R, usize) {
     let (args, mut output) = (owned(call), Output::new());
-    let result = body(&mut Context {
-        kernel,
-        caller,
-        call: execute::Call::new(args.as_args()),
-        guard: Guard::new(locks),
-        reply: Reply::new(&mut output, Proto::Resp2),
-        command: known(kernel, &args),
-        counters: kernel.counters(0),
-        now_ms: NOW_MS,
-        mode,
-        large: None,
-        hashed: &[],
-    });
+    let request = Request::new(caller, known(kernel, &args), args.as_args(), mode);
+    let reply = Reply::new(&mut output, Proto::Resp2);
+    let result = body(&mut Context::new(turn(kernel), request, locks, reply));
     (result, output.buffer().len())
 }

@@ -1,0 +1,96 @@
+//! Facts of which a context is made: a turn of a thread, and a request in it.
+
+use std::sync::Arc;
+
+use tierce_keyspace::{KeyHash, ShardLocks};
+use tierce_wire::resp::Args;
+
+use super::{Call, Context, Guard, Mode, time_of_effect};
+use crate::caller::Caller;
+use crate::clock::STOPPED_MS;
+use crate::command::Command;
+use crate::kernel::Kernel;
+use crate::reply::Reply;
+use crate::stats::Counters;
+
+/// What all requests of one turn of a thread have in common.
+#[derive(Clone, Copy)]
+pub struct Turn<'k> {
+    /// What executes commands.
+    pub kernel: &'k Kernel,
+    /// The counters of this thread.
+    pub counters: &'k Counters,
+    /// In Unix milliseconds.
+    pub now_ms: i64,
+}
+
+impl Turn<'_> {
+    /// The turn for a command inside of another one. Where time stands still, some commands need the present.
+    pub(super) fn inside(self, command: &Command) -> Self {
+        match self.now_ms {
+            STOPPED_MS => Self { now_ms: time_of_effect(command.spec.name), ..self },
+            _ => self,
+        }
+    }
+}
+
+/// A call, and by whom it is made.
+pub struct Request<'a, 'k> {
+    /// Who makes it.
+    pub caller: &'a mut Caller,
+    /// The command; for a subcommand, that one.
+    pub command: &'k Command,
+    /// The arguments, with the name.
+    pub args: Args<'a>,
+    /// Whether it may wait for keys.
+    pub mode: Mode<'a>,
+    /// An argument that has a vector of its own.
+    pub large: Option<&'a Arc<Vec<u8>>>,
+    /// Arguments that have been hashed already, from the first key on.
+    pub hashed: &'a [(&'a [u8], KeyHash)],
+}
+
+impl<'a, 'k> Request<'a, 'k> {
+    /// One of which no more is known.
+    #[inline]
+    pub fn new(
+        caller: &'a mut Caller,
+        command: &'k Command,
+        args: Args<'a>,
+        mode: Mode<'a>,
+    ) -> Self {
+        Self { caller, command, args, mode, large: None, hashed: &[] }
+    }
+}
+
+impl<'a, 'k> Context<'a, 'k> {
+    /// The context of a request. In line wherever it is called, so that it is made where it stays.
+    #[inline(always)]
+    pub fn new(
+        turn: Turn<'k>,
+        request: Request<'a, 'k>,
+        locks: &'a mut ShardLocks<'k>,
+        reply: Reply<'a>,
+    ) -> Self {
+        let Turn { kernel, counters, now_ms } = turn;
+        let Request { caller, command, args, mode, large, hashed } = request;
+        Self {
+            kernel,
+            caller,
+            call: Call::new(args),
+            guard: Guard::new(locks),
+            reply,
+            command,
+            counters,
+            now_ms,
+            mode,
+            large,
+            hashed,
+        }
+    }
+
+    /// The turn that it runs in.
+    pub(super) fn turn(&self) -> Turn<'k> {
+        Turn { kernel: self.kernel, counters: self.counters, now_ms: self.now_ms }
+    }
+}
