@@ -571,12 +571,36 @@ impl Kernel {
         password: &[u8],
         now_ms: i64,
     ) -> Option<Rights> {
+        let rights = self.check_password(client, name, password, now_ms)?;
+        self.acl.guesses.note_right(client.host(), name, now_ms);
+        Some(rights)
+    }
+
+    /// The same for a name and a password that were right before on the same connection, and so did not wait.
+    pub fn authenticate_again(
+        &self,
+        client: &Client,
+        name: &[u8],
+        password: &[u8],
+        now_ms: i64,
+    ) -> Option<Rights> {
+        let rights = self.check_password(client, name, password, now_ms)?;
+        self.acl.guesses.note_known(client.host(), name, now_ms);
+        Some(rights)
+    }
+
+    fn check_password(
+        &self,
+        client: &Client,
+        name: &[u8],
+        password: &[u8],
+        now_ms: i64,
+    ) -> Option<Rights> {
         let user = self.acl.users.get(name);
         // The password is hashed in any case, so that time does not tell which names exist.
         let stand_in = self.acl.users.default_user();
         let is_right = user.as_ref().unwrap_or(&stand_in).accepts(password);
         if let Some(user) = user.filter(|_| is_right) {
-            self.acl.guesses.note_right(client.host(), name, now_ms);
             return Some(Rights::of(user, &self.acl.users));
         }
         if let Some(count) = self.acl.guesses.note_wrong(client.host(), name, now_ms) {

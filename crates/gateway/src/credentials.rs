@@ -45,11 +45,11 @@ pub(crate) async fn identify(
     proven: &Proven,
     headers: &HeaderMap,
 ) -> Result<Rights, Failure> {
-    let credentials = match proven.has(headers) {
-        true => of_header(kernel, headers)?,
-        false => present(kernel, client, headers).await?,
+    let checked = if proven.has(headers) {
+        check_by(Kernel::authenticate_again, kernel, client, of_header(kernel, headers)?)
+    } else {
+        check(kernel, client, present(kernel, client, headers).await?)
     };
-    let checked = check(kernel, client, credentials);
     proven.note(headers, checked.is_ok());
     checked
 }
@@ -82,6 +82,15 @@ pub(crate) fn check(
     client: &Client,
     credentials: Option<Credentials>,
 ) -> Result<Rights, Failure> {
+    check_by(Kernel::authenticate, kernel, client, credentials)
+}
+
+fn check_by(
+    authenticate: impl FnOnce(&Kernel, &Client, &[u8], &[u8], i64) -> Option<Rights>,
+    kernel: &Kernel,
+    client: &Client,
+    credentials: Option<Credentials>,
+) -> Result<Rights, Failure> {
     let Some(Credentials { user, password }) = credentials else {
         if kernel.is_open() {
             return Ok(Rights::of_default_user(&kernel.acl.users));
@@ -89,7 +98,7 @@ pub(crate) fn check(
         let text = "NOAUTH Authentication required.";
         return Err(Failure::closing(StatusCode::UNAUTHORIZED, text));
     };
-    kernel.authenticate(client, &user, &password, clock::unix_ms()).ok_or_else(|| {
+    authenticate(kernel, client, &user, &password, clock::unix_ms()).ok_or_else(|| {
         kernel.log_wrong_password(client, "http", b"http", &user, acl::Origin::TopLevel);
         let text = "WRONGPASS invalid username-password pair or user is disabled.";
         Failure::closing(StatusCode::UNAUTHORIZED, text)
@@ -99,7 +108,7 @@ pub(crate) fn check(
 /// The token of `/metrics` was right, so that the next request from there does not wait for those that guess elsewhere.
 pub(crate) fn note_token(kernel: &Kernel, client: &Client, credentials: Option<Credentials>) {
     if let Some(Credentials { user, .. }) = credentials {
-        kernel.acl.guesses.note_token(client.host(), &user, clock::unix_ms());
+        kernel.acl.guesses.note_known(client.host(), &user, clock::unix_ms());
     }
 }
 
@@ -160,6 +169,13 @@ fn split(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use tierce_commands::clients::Origin;
+    use tierce_config::{Config, LogLevel, Settings};
+    use tierce_engine::Engine;
+    use tierce_engine::durability::Durability;
+    use tierce_engine::log::Log;
+    use tierce_keyspace::{Keyspace, Options};
+
     use super::*;
 
     fn of(value: &str) -> Option<(String, String)> {
@@ -197,6 +213,30 @@ mod tests {
         assert!(!proven.has(&right));
         proven.note(&HeaderMap::new(), true);
         assert!(!proven.has(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn who_is_proven_does_not_speed_up_guessing() {
+        let log = Log::open(None, LogLevel::Nothing).unwrap();
+        let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
+        let config = Arc::new(Config::new(Settings::default()));
+        let engine = Arc::new(Engine::new(config, keyspace, Durability::without_log(), log));
+        let kernel = Kernel::new(engine, tierce_commands::table(), 0);
+        let (client, proven) = (Client::new(Origin::default(), 0), Proven::default());
+        let headers =
+            HeaderMap::from_iter([(header::AUTHORIZATION, "Bearer any".parse().unwrap())]);
+        // Without a clock: nothing waits here.
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let identify = || runtime.block_on(identify(&kernel, &client, &proven, &headers));
+        assert!(identify().is_ok() && proven.has(&headers));
+        let now_ms = clock::unix_ms() + 3_600_000;
+        let guesses = &kernel.acl.guesses;
+        for _ in 0..20 {
+            guesses.note_wrong(client.host(), acl::DEFAULT, now_ms);
+        }
+        assert!((0..3).all(|_| identify().is_ok()));
+        let guess = Attempt::default().waits_until(guesses, client.host(), acl::DEFAULT, now_ms);
+        assert_eq!(guess, Some(now_ms + 1_000));
     }
 
     #[test]

@@ -198,9 +198,10 @@ impl Guesses {
         (lane.opens_ms, lane.used_ms) = (now_ms, now_ms);
     }
 
-    /// A token was right that lets a client do less than `user` may. So the lane does not open earlier: the token would
-    /// be a way to guess the password without delays.
-    pub fn note_token(&self, address: &str, user: &[u8], now_ms: i64) {
+    /// A client is known that has not passed the lane as an attempt: it has a token that lets it do less than `user`
+    /// may, or was right on its connection before. So the lane does not open earlier: who guesses from the same address
+    /// could do so as often as such a client comes.
+    pub fn note_known(&self, address: &str, user: &[u8], now_ms: i64) {
         let state = &mut *self.0.lock();
         let pair = state.pair(address, user);
         enter(&mut state.known, pair).used_ms = now_ms;
@@ -382,10 +383,10 @@ mod tests {
     fn a_right_token_makes_known_and_does_not_speed_up_guessing() {
         let guesses = Guesses::default();
         fail(&guesses, 20, "b", b"u");
-        guesses.note_token("a", b"u", 1);
+        guesses.note_known("a", b"u", 1);
         assert_eq!(guesses.delay_ms("a", b"u", 1), 0);
         fail(&guesses, 20, "a", b"u");
-        guesses.note_token("a", b"u", 1);
+        guesses.note_known("a", b"u", 1);
         let until_ms = Attempt::default().waits_until(&guesses, "a", b"u", 1);
         assert_eq!(until_ms, Some(1 + DELAY_MS_MAX));
     }
