@@ -174,7 +174,11 @@ impl<'k> Context<'_, 'k> {
         loop {
             match self.lock_and_run(program, &call, reach, terms)? {
                 Ended::Through(outbox) => {
-                    outbox.deliver(self.kernel, self.caller);
+                    if !outbox.is_empty() {
+                        // This may take long, and nothing ends it.
+                        self.guard.end_turn();
+                        outbox.deliver(self.kernel, self.caller);
+                    }
                     return Ok(());
                 }
                 Ended::NeedsMore => {

@@ -45,6 +45,11 @@ struct Message {
 }
 
 impl Outbox {
+    /// Whether there is nothing to be done.
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.lines.is_empty() && self.shown.is_empty()
+    }
+
     /// Whether it has collected more than it may.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > BYTES_MAX

@@ -1,5 +1,9 @@
 //! A script that is ended at any of its calls leaves everything as it was; one that is not does what its calls do.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tierce_output::Output;
 use tierce_wire::resp::{Proto, Value};
 
 use super::bench::{Bench, Way};
@@ -7,6 +11,8 @@ use super::calls::{Call, Calls};
 use super::within::{chance_decides, is_run, line};
 use crate::command::{Command, Flags};
 use crate::commands;
+use crate::pubsub::Kind;
+use crate::waiting::ConnAddress;
 
 const SEEDS: u64 = 20;
 
@@ -122,4 +128,20 @@ fn the_same_calls_lead_to_the_same_whatever_is_declared() {
         let [all, some] = &mut benches;
         assert_eq!(all.contents(), some.contents(), "{}", lines(&together));
     }
+}
+
+/// To match them with many patterns may take long, and nothing ends it.
+#[test]
+fn messages_of_a_program_are_sent_while_its_key_is_free() {
+    let mut bench = Bench::new(Proto::Resp2);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (keyspace, seen) = (Arc::clone(&bench.kernel.keyspace), Arc::clone(&told));
+    bench.kernel.pubsub.on_delivery(move |_| seen.lock().push(keyspace.any_busy()));
+    let mut subscriptions = bench.kernel.pubsub.newcomer(ConnAddress::default());
+    let mut output = Output::new();
+    let pubsub = &bench.kernel.pubsub;
+    pubsub.subscribe(&mut subscriptions, Kind::Channel, b"c", &mut output, Proto::Resp2);
+    let script = "redis.call('incr', KEYS[1]) redis.call('publish', 'c', 'm')";
+    bench.run(Way::Long, &[["EVAL", script, "1", "string0"].map(|word| word.into()).to_vec()]);
+    assert_eq!(*told.lock(), [false]);
 }
