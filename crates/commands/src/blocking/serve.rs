@@ -1,5 +1,6 @@
 //! Serves clients that wait for a key that has changed.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,22 +93,24 @@ impl<'k> Serving<'k, '_> {
                 return;
             };
             after = Some(waiter.sequence());
-            match self.serve_one(locks, &waiter) {
+            let (outcome, is_noted) = self.serve_one(locks, &waiter);
+            // Others have changed some of its keys meanwhile, and left them to this thread.
+            let keys = if is_noted { waiter.keys() } else { slice::from_ref(key) };
+            match outcome {
                 Outcome::Served | Outcome::Passed => {}
                 Outcome::Nothing => {
                     let blocked = waiter.about::<Blocked>();
                     read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
                 }
-                // Others may have changed its other keys meanwhile, and left it to this thread.
                 Outcome::Busy => {
-                    return waiter.keys().iter().for_each(|key| self.leave_for_later(locks, key));
+                    return keys.iter().for_each(|key| self.leave_for_later(locks, key));
                 }
                 Outcome::Long => {
-                    let keys = waiter.keys().iter().cloned();
+                    let keys = keys.iter().cloned();
                     return keys.for_each(|key| self.kernel.offload.serve(key));
                 }
                 Outcome::Held => {
-                    let works = waiter.keys().iter().cloned().map(Work::Serve);
+                    let works = keys.iter().cloned().map(Work::Serve);
                     return works
                         .for_each(|work| self.kernel.offload.put_off(work, RETRY_GATE_AFTER));
                 }
@@ -135,17 +138,18 @@ impl<'k> Serving<'k, '_> {
         }
     }
 
-    /// Runs the command of a client that was claimed, and answers it if there is something for it.
-    fn serve_one(&mut self, locks: &mut ShardLocks<'k>, waiter: &Arc<Waiter>) -> Outcome {
+    /// Runs the command of a client that was claimed, and answers it if there is something for it. True if others have
+    /// changed keys of it that this thread has not looked at.
+    fn serve_one(&mut self, locks: &mut ShardLocks<'k>, waiter: &Arc<Waiter>) -> (Outcome, bool) {
         let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
         let mut caller = blocked.caller.lock();
         let changer = (locks.origin(), locks.touch());
         locks.set_origin(caller.origin());
         locks.set_touch(caller.touch());
-        let outcome = self.attempts(locks, waiter, blocked, &mut caller);
+        let attempted = self.attempts(locks, waiter, blocked, &mut caller);
         locks.set_origin(changer.0);
         locks.set_touch(changer.1);
-        outcome
+        attempted
     }
 
     fn attempts(
@@ -154,7 +158,8 @@ impl<'k> Serving<'k, '_> {
         waiter: &Arc<Waiter>,
         blocked: &Blocked,
         caller: &mut Caller,
-    ) -> Outcome {
+    ) -> (Outcome, bool) {
+        let mut is_noted = false;
         loop {
             let meter = Meter::start(self.kernel, self.counters);
             let outcome = self.attempt(locks, blocked, caller);
@@ -176,18 +181,17 @@ impl<'k> Serving<'k, '_> {
                 let invalidation = command.and_then(|command| caller.reads_of(command, args));
                 let to = blocked.to.clone();
                 self.kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
-                return outcome;
+                return (outcome, false);
             }
             loop {
                 match waiter.state.give_back() {
-                    Returned::Waiting => return outcome,
+                    Returned::Waiting => return (outcome, is_noted),
                     Returned::CheckAgain if outcome == Outcome::Nothing => break,
-                    // All of its keys are tried again later.
-                    Returned::CheckAgain => {}
+                    Returned::CheckAgain => is_noted = true,
                     Returned::Answer(reason) => {
                         locks.forget_waiter(waiter);
                         answer_in_vain(self.kernel, &blocked.to, blocked.proto, reason);
-                        return outcome;
+                        return (outcome, false);
                     }
                 }
             }

@@ -237,7 +237,7 @@ struct UnservedKeys {
     handed_over: ReadyKeys,
     /// Left by workers that found the shard busy, which are woken when it is free. They are apart, because until
     /// then no thread may look here.
-    left: Vec<WaitKey>,
+    left: ReadyKeys,
 }
 
 /// Waiters that have their answer and still stand in queues of busy shards.
@@ -287,7 +287,7 @@ impl ShardLocks<'_> {
     /// Leaves a key to the next call of [`ShardLocks::take_unserved`], because it is in a busy shard. No thread is
     /// told.
     pub fn leave_unserved(&mut self, key: WaitKey) {
-        self.keyspace().unserved.keys.lock().left.push(key);
+        self.keyspace().unserved.keys.lock().left.add(key);
     }
 
     /// Notes a key as changed, which others have changed and not served.
@@ -300,7 +300,7 @@ impl ShardLocks<'_> {
         let UnservedKeys { handed_over, left } =
             std::mem::take(&mut *self.keyspace().unserved.keys.lock());
         let ready = self.thread.effects.ready.0.get_mut();
-        left.into_iter().chain(handed_over.in_order).for_each(|key| ready.add(key));
+        left.in_order.into_iter().chain(handed_over.in_order).for_each(|key| ready.add(key));
     }
 
     /// Notes all keys with waiters as changed: to be called when keys have come to be in a way
@@ -434,5 +434,20 @@ impl crate::shard::Held<'_> {
         self.stats.interest.set(Interest::WAITERS, count > 0);
         self.stats.awaited_keys.set(keys as u64);
         self.stats.awaited_removals.set(woken_on_delete as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Options;
+
+    #[test]
+    fn a_key_is_left_once_however_often_its_shard_is_busy() {
+        let keyspace = Keyspace::new(Options::default()).expect("options within bounds");
+        for key in [b"a", b"b", b"a"] {
+            keyspace.locks().leave_unserved((DbIndex::ZERO, key.as_slice().into()));
+        }
+        assert_eq!(keyspace.unserved.keys.lock().left.in_order.len(), 2);
     }
 }

@@ -85,7 +85,7 @@ impl LogSink for Records {
 
 pub(super) struct Bench {
     pub(super) kernel: Kernel,
-    caller: Caller,
+    pub(super) caller: Caller,
     records: Arc<Records>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`calls`] makes calls of a command from the syntax it declares, and others at random. [`bench`] runs
 //! them: alone, and inside of a guard. `within` compares the two; `copies` and `long` are about long commands,
-//! `programs` about scripts; `facts` looks for commands that are not what they say they are.
+//! `programs` about scripts, `waiting` about
+//! clients that wait for keys; `facts` looks for commands that are not what they say they are.
 
 mod added;
 mod bench;
@@ -12,5 +13,6 @@ mod facts;
 mod long;
 mod programs;
 mod undone;
+mod waiting;
 mod watched;
 mod within;

@@ -1,0 +1,105 @@
+//! Clients that wait for keys, some of which another thread holds for long.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tierce_keyspace::{Claimed, DbIndex, ShardLocks, WaitKey, Waiter};
+use tierce_output::Output;
+use tierce_wire::resp::Proto;
+
+use super::bench::{Bench, NOW_MS, Way};
+use super::calls::Call;
+use crate::blocking;
+use crate::kernel::Kernel;
+use crate::waiting::Awaited;
+
+thread_local! {
+    /// The client for whose keys another thread has something while it is being served.
+    static NOTED: RefCell<Option<Arc<Waiter>>> = const { RefCell::new(None) };
+}
+
+/// A clock that is read while a client is being served: the other thread comes then.
+fn nanos() -> u64 {
+    NOTED.with_borrow(|noted| {
+        let Some(waiter) = noted else { return };
+        if waiter.state.claim() == Claimed::Yes {
+            waiter.state.give_back();
+        }
+    });
+    0
+}
+
+/// Keys in shards of their own.
+fn keys_apart<const N: usize>(kernel: &Kernel) -> [String; N] {
+    let shard = |key: &String| kernel.keyspace.shard_of(kernel.keyspace.hash(key.as_bytes()));
+    let mut keys: Vec<String> = Vec::new();
+    for key in (0..).map(|n| format!("key{n}")) {
+        if keys.iter().all(|other| shard(other) != shard(&key)) {
+            keys.push(key);
+        }
+        if keys.len() == N {
+            break;
+        }
+    }
+    keys.try_into().expect("as many")
+}
+
+fn call(words: &[&str]) -> Call {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+fn wait_key(key: &str) -> WaitKey {
+    (DbIndex::ZERO, key.as_bytes().into())
+}
+
+/// A client that waits for an element of these lists.
+fn waits(bench: &mut Bench, keys: &[&str]) -> Arc<Waiter> {
+    let (interrupt, replied) = bench.on_worker(&call(&[&["BLPOP"], keys, &["0"]].concat()));
+    assert_eq!((interrupt, replied), (None, 0));
+    match bench.caller.end_wait().expect("it waits").awaited {
+        Awaited::Keys { waiter, .. } => waiter,
+        _ => panic!("it waits for something else"),
+    }
+}
+
+/// Serves those that wait for a key, on a worker, and returns the keys that it leaves for later.
+fn serve(kernel: &Kernel, key: &str) -> Vec<WaitKey> {
+    let mut locks: ShardLocks<'_> = kernel.keyspace.worker_locks(0);
+    locks.note_ready(&wait_key(key));
+    blocking::serve(kernel, &mut locks, kernel.counters(0), &mut Output::new(), NOW_MS);
+    locks.release();
+    locks.take_unserved();
+    locks.take_ready()
+}
+
+/// Calls `body` while another thread holds the shard of a key.
+fn while_held<R>(kernel: &Kernel, key: &str, body: impl FnOnce() -> R) -> R {
+    let mut others = kernel.keyspace.long_locks();
+    others.reach(kernel.keyspace.hash(key.as_bytes())).expect("it waits");
+    body()
+}
+
+/// Else each retry would make as many as the client waits for keys.
+#[test]
+fn only_the_key_that_has_changed_is_left_for_later() {
+    let mut bench = Bench::new(Proto::Resp2);
+    let [free, other, held] = keys_apart(&bench.kernel);
+    let _waiter = waits(&mut bench, &[&free, &other, &held]);
+    bench.run(Way::Alone, &[call(&["RPUSH", &free, "a"])]);
+    let left = while_held(&bench.kernel, &held, || serve(&bench.kernel, &free));
+    assert_eq!(left, [wait_key(&free)]);
+}
+
+/// Another thread changes a second key meanwhile, and leaves the client to this one.
+#[test]
+fn no_key_of_a_client_is_forgotten_that_is_tried_again_later() {
+    let mut bench = Bench::new(Proto::Resp2);
+    let [free, other, held] = keys_apart(&bench.kernel);
+    let waiter = waits(&mut bench, &[&free, &other, &held]);
+    bench.run(Way::Alone, &[call(&["RPUSH", &free, "a"])]);
+    NOTED.set(Some(waiter));
+    bench.kernel.nanos = nanos;
+    let left = while_held(&bench.kernel, &held, || serve(&bench.kernel, &free));
+    NOTED.take();
+    assert_eq!(left, [&free, &other, &held].map(|key| wait_key(key)));
+}
