@@ -42,8 +42,8 @@ enum Outcome {
     Nothing,
     /// It is not to be served any more.
     Passed,
-    /// Another thread holds a shard that it needs for long.
-    Busy,
+    /// Another thread holds this shard for long, which it needs.
+    Busy(usize),
     /// It takes too long for a worker.
     Long,
     /// A gate has closed since the key changed.
@@ -80,14 +80,22 @@ impl<'k> Serving<'k, '_> {
         let mut after = None;
         // Groups that have read all of the stream: one look is enough for all of their consumers that wait.
         let mut read_up: Vec<Box<[u8]>> = Vec::new();
-        let hash = self.kernel.keyspace.hash(&key.1);
+        // Shards that others hold for long: clients that need them are tried again with the first of them.
+        let mut busy: Vec<usize> = Vec::new();
+        let keyspace = &self.kernel.keyspace;
+        let hash = keyspace.hash(&key.1);
         loop {
             if self.is_held_by_program(locks, hash) || locks.reach(hash).is_err() {
                 return self.leave_for_later(locks, key);
             }
             let may_find = |waiter: &Waiter| {
                 let group = waiter.about::<Blocked>().and_then(|blocked| blocked.group.as_ref());
+                let needs_busy = || {
+                    let mut keys = waiter.keys().iter();
+                    keys.any(|(_, key)| busy.contains(&keyspace.shard_of(keyspace.hash(key))))
+                };
                 group.is_none_or(|group| !read_up.contains(group))
+                    && (busy.is_empty() || !needs_busy())
             };
             let Some(waiter) = locks.claim_waiter(key, after, self.now_ms, may_find) else {
                 return;
@@ -102,8 +110,10 @@ impl<'k> Serving<'k, '_> {
                     let blocked = waiter.about::<Blocked>();
                     read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
                 }
-                Outcome::Busy => {
-                    return keys.iter().for_each(|key| self.leave_for_later(locks, key));
+                Outcome::Busy(shard) => {
+                    keys.iter().for_each(|key| self.leave_for_later(locks, key));
+                    // The key is there for those behind it.
+                    busy.push(shard);
                 }
                 Outcome::Long => {
                     let keys = keys.iter().cloned();
@@ -229,13 +239,13 @@ impl<'k> Serving<'k, '_> {
         let turn = Turn { kernel: self.kernel, counters: self.counters, now_ms: self.now_ms };
         let request = Request::new(caller, command, args, Mode::Attempt(&attempt));
         let mut ctx = Context::new(turn, request, locks, reply);
-        if may_leave && ctx.held_by_program(PATIENCE).is_some() {
-            return Outcome::Busy;
+        if may_leave && let Some(busy) = ctx.held_by_program(PATIENCE) {
+            return Outcome::Busy(busy.shard);
         }
         if let Err(error) = ctx.enter() {
             match ctx.fail(&error) {
                 Some(Interrupt::Long) => return Outcome::Long,
-                Some(Interrupt::Busy(_)) => return Outcome::Busy,
+                Some(Interrupt::Busy(busy)) => return Outcome::Busy(busy.shard),
                 Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
                     // It began to wait when the role changed.
                     let error = ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE);

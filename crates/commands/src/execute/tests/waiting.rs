@@ -79,6 +79,22 @@ fn while_held<R>(kernel: &Kernel, key: &str, body: impl FnOnce() -> R) -> R {
     body()
 }
 
+#[test]
+fn who_needs_a_held_key_as_well_keeps_nobody_from_a_free_one() {
+    let mut bench = Bench::new(Proto::Resp2);
+    let [free, held] = keys_apart(&bench.kernel);
+    let first = waits(&mut bench, &[&free, &held]);
+    let second = waits(&mut bench, &[&free]);
+    let third = waits(&mut bench, &[&free]);
+    bench.run(Way::Alone, &[call(&["RPUSH", &free, "a"])]);
+    let left = while_held(&bench.kernel, &held, || serve(&bench.kernel, &free));
+    assert_eq!([&first, &second, &third].map(|it| it.state.is_done()), [false, true, false]);
+    assert_eq!(left, [wait_key(&free)]);
+    bench.run(Way::Alone, &[call(&["RPUSH", &free, "b"])]);
+    assert_eq!(serve(&bench.kernel, &free), []);
+    assert_eq!([&first, &third].map(|it| it.state.is_done()), [true, false]);
+}
+
 /// Else each retry would make as many as the client waits for keys.
 #[test]
 fn only_the_key_that_has_changed_is_left_for_later() {
