@@ -555,3 +555,31 @@ fn the_reply_to_a_switch_of_the_log_comes_when_it_is_done() {
     let expected = (200, r#"{"result":["appendonly","yes"]}"#);
     check(&http, "POST /", "", br#"["CONFIG","GET","appendonly"]"#, expected);
 }
+
+/// All threads for what may take long are theirs.
+#[test]
+fn endless_scripts_are_ended_by_those_who_came_behind_them() {
+    let http = with(launch().with("busy-reply-threshold", "50").with("http-timeout", "3"));
+    let mut c = http.server.connect();
+    let post = |body: &str| request("POST /", LOCAL, body.as_bytes());
+    let mut names = (0..).map(|n| format!("key{n}"));
+    let mut scripts: Vec<_> = (0..4)
+        .map(|_| {
+            // Another one may be in a shard that is held.
+            let key = names.find(|key| c.call(&["GET", key]).to_string() == "nil").expect("many");
+            let mut stream = http.connect();
+            let endless = format!(r#"["EVAL","while true do end","1","{key}"]"#);
+            stream.write_all(&post(&endless)).expect("sent");
+            wait_until("it is busy", || c.call(&["GET", &key]).to_string().starts_with("-BUSY"));
+            stream
+        })
+        .collect();
+    check_error(&http, &post(r#"["EVAL","return 1","0"]"#), 503, "TRYAGAIN too many requests");
+    for words in ["INFO server", "CONFIG GET port", "CLIENT LIST"] {
+        let body = format!(r#"["{}"]"#, words.replace(' ', r#"",""#));
+        assert_eq!(exchange(&http, &post(&body)).0, 200, "{words}");
+    }
+    let killed = exchange(&http, &post(r#"["SCRIPT","KILL"]"#));
+    assert_eq!(killed, (200, r#"{"result":"OK"}"#.to_owned()));
+    scripts.iter_mut().for_each(|stream| assert_eq!(response(stream).0, 400));
+}

@@ -173,12 +173,14 @@ impl Kernel {
         CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))
     }
 
-    /// True for a call that takes little once nothing holds it back.
+    /// True for a call that takes little once nothing holds it back. So does one that needs no data, such as SCRIPT
+    /// KILL or INFO.
     pub fn takes_little(&self, args: Args<'_>) -> bool {
         execute::resolve(self, args).is_ok_and(|command| {
-            command.is_data_only
-                && (command.has_one_key || command.is_brief)
-                && !command.spec.flags.contains(Flags::PROGRAM)
+            let spec = command.spec;
+            takes_little_data(command)
+                || spec.flags.contains(Flags::ALLOW_BUSY)
+                || spec.runs_while_loading()
         })
     }
 
@@ -193,7 +195,7 @@ impl Kernel {
     ) -> bool {
         let Ok(command) = execute::resolve(self, args) else { return false };
         let is_for_none = command.is_brief && matches!(command.spec.scope(), Scope::Nothing);
-        if !self.takes_little(args) || !(command.has_one_key || is_for_none) {
+        if !takes_little_data(command) || !(command.has_one_key || is_for_none) {
             return false;
         }
         let counters = self.spare.take(self.commands.id_count());
@@ -228,6 +230,12 @@ impl Kernel {
         }
         self.spare.give_back(counters);
     }
+}
+
+fn takes_little_data(command: &Command) -> bool {
+    command.is_data_only
+        && (command.has_one_key || command.is_brief)
+        && !command.spec.flags.contains(Flags::PROGRAM)
 }
 
 /// What replies to calls beside workers wait for, apart from the lease of the bucket. See [`Kernel::settle`].

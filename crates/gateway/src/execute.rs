@@ -104,14 +104,10 @@ pub(crate) async fn run(
         }
     }
     let calls = Arc::new(calls);
-    let mut gave_way = false;
     loop {
         let is_brief = work.is_brief(kernel, &calls);
         let permit = shared.waiting.permit(is_brief);
-        let permit = match gave_way {
-            true => timeout_at(calls.until.into(), permit).await.unwrap_or_else(|_| Err(busy())),
-            false => permit.await,
-        };
+        let permit = timeout_at(calls.until.into(), permit).await.unwrap_or_else(|_| Err(busy()));
         let permit = match permit {
             Ok(permit) => permit,
             Err(failure) if work.through == 0 => return Err(failure),
@@ -127,7 +123,7 @@ pub(crate) async fn run(
         });
         match ran.await {
             Ok(Ran::Through(replies)) => return replies,
-            Ok(Ran::GivesWay(left)) => (work, gave_way) = (*left, true),
+            Ok(Ran::GivesWay(left)) => work = *left,
             Err(_) => {
                 let text = "ERR the server is shutting down";
                 return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));

@@ -75,7 +75,7 @@ impl Drop for Wanted<'_> {
 /// No thread came in time.
 pub(crate) fn busy() -> Failure {
     let text =
-        "TRYAGAIN too many requests wait: for keys, for the bucket, for memory, or for a slow disk";
+        "TRYAGAIN too many requests run, or wait for keys, the bucket, memory or a slow disk";
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
