@@ -118,6 +118,27 @@ fn a_transaction_that_does_not_fit_is_refused_where_nothing_is_evicted() {
     c.check("DBSIZE", ":30");
 }
 
+/// The keys that may go are less than it brings.
+#[test]
+fn a_transaction_that_does_not_fit_beside_what_stays_is_refused() {
+    let server = launch()
+        .with("maxmemory", "60mb")
+        .with("maxmemory-policy", "volatile-lru")
+        .with("maxmemory-eviction-tenacity", "100")
+        .start();
+    let mut c = server.connect();
+    let value = "v".repeat(1 << 20);
+    (0..40).for_each(|n| drop(c.call(&["SET", &format!("stays:{n}"), &value])));
+    (0..10).for_each(|n| drop(c.call(&["SET", &format!("goes:{n}"), &value, "EX", "1000"])));
+    let large = "v".repeat(30 << 20);
+    for (len, fits) in [(large.len(), false), (15 << 20, true)] {
+        c.check("MULTI", "+OK");
+        c.call(&["SET", "large", &large[..len]]);
+        let reply = c.ask("EXEC").to_string();
+        assert_eq!(!reply.contains("OOM command not allowed"), fits, "{reply:.100}");
+    }
+}
+
 /// Nothing that comes behind it evicts.
 #[test]
 fn what_a_transaction_has_taken_too_much_is_evicted_behind_it() {

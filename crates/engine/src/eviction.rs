@@ -49,7 +49,7 @@ pub enum Room {
     Enough,
     /// There will be room, but the command has to wait for it.
     Soon,
-    /// Memory is beyond its limit, and nothing may be evicted.
+    /// Memory is beyond its limit, or would be, and nothing may be evicted.
     None,
 }
 
@@ -82,12 +82,16 @@ fn evict_until(
                 excess.ends(now_ms);
                 return Room::Enough;
             }
-            // Another thread may have taken the last ones just now, and what is not there yet is no reason to refuse.
-            Evicted::Nothing | Evicted::Later if !keyspace.is_short_of_memory() => {
+            // Another thread may have taken the last ones just now.
+            Evicted::Nothing if bytes == 0 && !keyspace.is_short_of_memory() => {
                 return Room::Enough;
             }
+            // There may be room soon, and what is not there yet is no reason to wait.
+            Evicted::Later if !keyspace.is_short_of_memory() => return Room::Enough,
             Evicted::Nothing => {
-                excess.goes_on(now_ms);
+                if keyspace.is_short_of_memory() {
+                    excess.goes_on(now_ms);
+                }
                 return Room::None;
             }
             Evicted::Later => {
