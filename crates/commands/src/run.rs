@@ -576,9 +576,10 @@ impl<'k> Run<'k, '_> {
             Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => Late::No,
             Runs::Beside { .. } => Late::Yes(SHARD_PATIENCE),
         };
-        // Clients that wait may need shards for which one that must not wait would have to.
+        // Clients that wait may need shards for which this thread would have to wait, a stream without limit.
         let ready = match by {
             Runs::AtOnce => Ready::HandOver,
+            Runs::OfPrimary { .. } if kernel.offload.is_open() => Ready::HandOver,
             Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => Ready::Serve,
         };
         let turn = Turn { kernel, counters, now_ms };

@@ -1,16 +1,21 @@
 //! Clients that wait for keys, some of which another thread holds for long.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
-use tierce_keyspace::{Claimed, DbIndex, ShardLocks, WaitKey, Waiter};
+use tierce_keyspace::{Claimed, DbIndex, STREAM_NAME_LEN, ShardLocks, WaitKey, Waiter};
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
-use super::bench::{Bench, NOW_MS, Way};
+use super::bench::{Bench, NOW_MS, Way, owned};
 use super::calls::Call;
 use crate::blocking;
+use crate::caller::Caller;
+use crate::clients::{Client, Origin};
 use crate::kernel::Kernel;
+use crate::offload::Work;
 use crate::waiting::Awaited;
 
 thread_local! {
@@ -118,4 +123,32 @@ fn no_key_of_a_client_is_forgotten_that_is_tried_again_later() {
     let left = while_held(&bench.kernel, &held, || serve(&bench.kernel, &free));
     NOTED.take();
     assert_eq!(left, [&free, &other, &held].map(|key| wait_key(key)));
+}
+
+/// Its locks wait without limit, and a script may hold what a client needs without end.
+#[test]
+fn the_stream_of_a_primary_does_not_wait_to_serve_a_client() {
+    let mut bench = Bench::new(Proto::Resp2);
+    let [changed, held] = keys_apart(&bench.kernel);
+    let read = ["XREAD", "BLOCK", "0", "STREAMS", &changed, &held, "$", "$"];
+    assert_eq!(bench.on_worker(&call(&read)), (None, 0));
+    let kernel = &bench.kernel;
+    kernel.offload.open();
+    let (done, is_done) = mpsc::channel();
+    let mut others = kernel.keyspace.long_locks();
+    others.reach(kernel.keyspace.hash(held.as_bytes())).expect("it waits");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut primary = Caller::new(Arc::new(Client::new(Origin::default(), NOW_MS)), true);
+            let (args, place) = (owned(&call(&["XADD", &changed, "*", "f", "v"])), 1);
+            let stream = ([b'a'; STREAM_NAME_LEN], place);
+            kernel.apply(&mut primary, args.as_args(), &mut Output::new(), stream);
+            done.send(()).expect("it is listened to");
+        });
+        let applied = is_done.recv_timeout(Duration::from_secs(10));
+        drop(others);
+        applied.expect("it waits for what the client needs");
+    });
+    let work = kernel.offload.next(&mut 0);
+    assert!(matches!(work, Some(Work::Serve(key)) if key == wait_key(&changed)));
 }
