@@ -139,6 +139,23 @@ fn a_transaction_that_does_not_fit_beside_what_stays_is_refused() {
     }
 }
 
+#[test]
+fn a_transaction_that_is_discarded_evicts_nothing() {
+    let server = launch()
+        .with("maxmemory", "20mb")
+        .with("maxmemory-policy", "allkeys-lru")
+        .with("maxmemory-eviction-tenacity", "100")
+        .start();
+    let mut c = server.connect();
+    assert_eq!(fill(&mut c, "full", 15_000, 1000, &[]), 0);
+    c.check("MULTI", "+OK");
+    c.call(&["SET", "large", &"v".repeat(15 << 20)]);
+    c.ask("NOSUCH");
+    let reply = c.ask("EXEC").to_string();
+    assert!(reply.starts_with("-EXECABORT"), "{reply}");
+    c.check("DBSIZE", ":15000");
+}
+
 /// Nothing that comes behind it evicts.
 #[test]
 fn what_a_transaction_has_taken_too_much_is_evicted_behind_it() {

@@ -172,10 +172,10 @@ impl Transaction {
         &self.known
     }
 
-    /// What EXEC will do to the data.
+    /// What EXEC will do to the data: nothing if it will be refused.
     #[must_use]
     pub fn access(&self) -> Access {
-        self.access
+        if self.is_doomed { Access::READ } else { self.access }
     }
 
     /// What EXEC has to lock.
