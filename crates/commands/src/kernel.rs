@@ -576,7 +576,8 @@ impl Kernel {
         Some(rights)
     }
 
-    /// The same for a name and a password that were right before on the same connection, and so did not wait.
+    /// Does what [`Kernel::authenticate`] does for a name and a password that were right on the same connection before,
+    /// and so did not wait.
     pub fn authenticate_again(
         &self,
         client: &Client,
