@@ -8,7 +8,7 @@
 //! - [`Both`] is one that speaks another protocol as well;
 //! - [`Connection`] sends bytes or requests and reads replies one at a time;
 //! - [`Reply`] is a decoded reply, with a notation of its own for comparisons;
-//! - [`Random`] makes random input from a seed;
+//! - [`Random`] makes random input from a seed, and [`effort`] says how many seeds a test goes through;
 //! - [`abuse`] abuses all protocols at random, while well-behaved clients verify their data;
 //! - [`fuzz_smoke`] runs a fuzz target on random bytes;
 //! - [`freeze`] and [`thaw`] keep data directories as fixtures;
@@ -21,6 +21,7 @@
 pub mod abuse;
 mod both;
 mod connection;
+mod effort;
 mod frozen;
 mod launch;
 mod patience;
@@ -35,6 +36,7 @@ mod tls;
 
 pub use self::both::Both;
 pub use self::connection::Connection;
+pub use self::effort::effort;
 pub use self::frozen::{freeze, thaw};
 pub use self::launch::{Launch, Outcome};
 pub use self::patience::{LIMIT, PATIENCE, takes_up_to_seconds, wait_until};

@@ -1,12 +1,14 @@
 //! Waiting for others, and the limit of a test.
 //!
-//! Every test has a limit: [`LIMIT`], or the time that [`takes_up_to_seconds`] allows it. The harness looks at it
-//! wherever a test waits, so a test that hangs fails at the line where it waits, and says so.
+//! Every test has a limit: [`LIMIT`], or the time that [`takes_up_to_seconds`] allows it, times the [`effort`]. The
+//! harness looks at it wherever a test waits, so a test that hangs fails at the line where it waits, and says so.
 
 use std::cell::Cell;
 use std::panic::Location;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use crate::effort;
 
 /// How long to wait for something that should happen at once. Generous, because it is only used up
 /// by tests that fail, and machines that test are busy.
@@ -33,6 +35,7 @@ pub fn takes_up_to_seconds(limit: u64) {
 #[track_caller]
 pub(crate) fn check_limit() {
     let (began, limit) = TEST.get();
+    let limit = limit * effort(1);
     let line = Location::caller();
     assert!(began.elapsed() < limit, "the test takes longer than {limit:?}, and waits at {line}");
 }

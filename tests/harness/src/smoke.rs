@@ -1,8 +1,8 @@
 //! A short run of a fuzz target on seeded random bytes, for machines without a fuzzer.
 
-use crate::Random;
+use crate::{Random, effort};
 
-const ROUNDS_DEFAULT: u64 = 5_000;
+const ROUNDS: u64 = 5_000;
 
 /// Longest input that is made from nothing.
 const INPUT_LEN_MAX: usize = 64;
@@ -19,19 +19,18 @@ impl Drop for Trace<'_> {
 }
 
 /// Passes inputs to `target`: random bytes, mostly of `alphabet`, and `seeds` with a few changes. `TIERCE_SEED` chooses
-/// another run, `TIERCE_FUZZ_ROUNDS` a longer one.
+/// another run.
 ///
 /// # Panics
 /// When the target does; the input is printed.
 pub fn fuzz_smoke(target: fn(&[u8]), alphabet: &[u8], seeds: &[&[u8]]) {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
-    let seed = number("TIERCE_SEED").unwrap_or(1);
+    let seed = std::env::var("TIERCE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("TIERCE_SEED={seed}");
     let mut random = Random::new(seed);
     for seed in seeds {
         target(seed);
     }
-    for _ in 0..number("TIERCE_FUZZ_ROUNDS").unwrap_or(ROUNDS_DEFAULT) {
+    for _ in 0..effort(ROUNDS) {
         let input = input(&mut random, alphabet, seeds);
         let _trace = Trace(&input);
         target(&input);

@@ -6,10 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use tierce_harness::effort;
+
 use super::build::Program;
 
 /// A test says when it has run for 60 s. Tests of the server then end by themselves, at the line where they wait; for
-/// any other the program is ended after this time, and says where its threads are.
+/// any other the program is ended after this time, times the effort, and says where its threads are.
 const PAST_LIMIT: Duration = Duration::from_secs(180);
 
 const LOOK: Duration = Duration::from_secs(1);
@@ -116,14 +118,14 @@ fn listen(child: &mut Child, reader: PipeReader) -> Life {
             line.clear();
         }
     });
-    let mut life = Life::default();
+    let (mut life, limit) = (Life::default(), PAST_LIMIT * effort(1));
     loop {
         match lines.recv_timeout(LOOK) {
             Ok(line) => life.note(&line),
             Err(RecvTimeoutError::Disconnected) => return life,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let hung = life.long.iter().find(|(_, since)| since.elapsed() > PAST_LIMIT);
+        let hung = life.long.iter().find(|(_, since)| since.elapsed() > limit);
         if let Some(name) = hung.map(|(name, _)| name.clone()) {
             life.output += &format!("test {name} hung; its threads:\n{}", threads_of(child.id()));
             life.hung = Some(name);

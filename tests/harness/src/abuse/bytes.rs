@@ -417,13 +417,14 @@ pub(super) fn monster(random: &mut Random) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::effort;
 
     /// What witnesses could not tell from a fault of the server.
     #[test]
     fn the_same_seed_makes_the_same_bytes_without_harm() {
         for language in LANGUAGES {
             let (mut one, mut other) = (Random::new(7), Random::new(7));
-            for _ in 0..300 {
+            for _ in 0..effort(80) {
                 let bytes = pipeline(*language, &mut one);
                 assert_eq!(bytes, pipeline(*language, &mut other));
                 let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();

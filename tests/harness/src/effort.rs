@@ -1,0 +1,38 @@
+//! How much the tests with random input do.
+
+use std::ops::Mul;
+
+/// The factor, a whole number.
+const VARIABLE: &str = "TIERCE_TEST_EFFORT";
+
+/// How many cases, seeds or rounds a test goes through: `cases` times `TIERCE_TEST_EFFORT`, which is 1 by default.
+///
+/// # Panics
+/// When the variable is no number from 1 to 65535.
+#[must_use]
+pub fn effort<N: From<u16> + Mul<Output = N>>(cases: N) -> N {
+    match std::env::var(VARIABLE) {
+        Ok(text) => cases * N::from(factor(&text)),
+        Err(_) => cases,
+    }
+}
+
+fn factor(text: &str) -> u16 {
+    let factor = text.parse().ok().filter(|factor| *factor > 0);
+    factor.unwrap_or_else(|| panic!("{VARIABLE} is a number from 1 to 65535, and not {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_a_whole_number_from_1_on() {
+        assert_eq!((factor("1"), factor("300")), (1, 300));
+        for wrong in ["", "0", "-1", "1.5", "many", "65536"] {
+            let panic = std::panic::catch_unwind(|| factor(wrong)).expect_err("no factor");
+            let said = panic.downcast_ref::<String>().expect("a message");
+            assert!(said.starts_with("TIERCE_TEST_EFFORT is a number"), "{said}");
+        }
+    }
+}
