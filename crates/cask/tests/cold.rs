@@ -9,6 +9,7 @@ use tierce_cask::{
     ColdBatch, ColdBuffer, ColdLocation, ColdOptions, ColdStore, Durable, Error, Origin,
     check_cold_on,
 };
+use tierce_harness::effort;
 
 const DIR: &str = "/cold";
 
@@ -117,7 +118,7 @@ fn hold_live(store: &ColdStore, live: &BTreeMap<u64, (ColdLocation, Vec<u8>)>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(60), ..ProptestConfig::default() })]
 
     #[test]
     fn values_come_back_from_where_they_are_said_to_be(steps in proptest::collection::vec(step(), 1..60)) {
@@ -149,7 +150,7 @@ proptest! {
 
 #[test]
 fn what_was_handed_out_survives_a_power_cut_at_any_call() {
-    for seed in 0..3 {
+    for seed in 0..effort(3) {
         let disk = SimDisk::new(seed);
         disk.record_history();
         let mut user = User { store: open(&disk), live: BTreeMap::new(), next: 0 };

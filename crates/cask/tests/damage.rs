@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tierce_cask::disk::SimDisk;
 use tierce_cask::{Batch, Db, Error, IndexKind, Options, SyncPolicy};
+use tierce_harness::effort;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -123,6 +124,11 @@ fn files(disk: &SimDisk) -> Vec<PathBuf> {
     disk.paths()
 }
 
+/// One of so many neighbours is tried, or as many as the effort says.
+fn is_tried(number: usize, of: usize) -> bool {
+    number % of < effort(1)
+}
+
 fn each_bit(index: IndexKind, close: bool, with_hints: bool) {
     let (disk, model) = make(index, close);
     if !with_hints {
@@ -148,7 +154,8 @@ fn each_bit(index: IndexKind, close: bool, with_hints: bool) {
             1
         };
         let bits = disk.content(&path).unwrap().len() as u64 * 8;
-        for bit in (0..bits).step_by(step) {
+        let flips = (0..bits).step_by(step).enumerate();
+        for (_, bit) in flips.filter(|(number, _)| is_tried(*number, 7)) {
             let image = good.after_kill(0);
             if !with_hints {
                 for hint in files(&image) {
@@ -191,7 +198,7 @@ fn files_cut_anywhere() {
         let good = disk.now();
         for path in files(&disk) {
             let content = disk.content(&path).unwrap();
-            for cut in 0..content.len() {
+            for cut in (0..content.len()).filter(|cut| is_tried(*cut, 3)) {
                 let image = good.after_kill(0);
                 image.set_content(&path, content[..cut].to_vec());
                 let is_segment = path.extension().is_some_and(|extension| extension == "seg");

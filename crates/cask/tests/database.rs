@@ -10,6 +10,7 @@ use tierce_cask::{
     Attributes, Batch, CompactionOptions, Compression, Db, Durability, Error, IndexKind, Options,
     Snapshot, SyncPolicy,
 };
+use tierce_harness::effort;
 
 fn options(index: IndexKind) -> Options {
     Options {
@@ -197,7 +198,7 @@ fn check(index: IndexKind, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(effort(40)))]
     #[test]
     fn hashed_store_behaves_like_a_map(steps in steps()) {
         check(IndexKind::Hash, steps);

@@ -1,9 +1,10 @@
 //! A short run of every fuzz target on seeded random bytes, for machines without a fuzzer. A
-//! failure prints the input; `TIERCE_SEED` chooses another run, `TIERCE_FUZZ_ROUNDS` a longer one.
+//! failure prints the input; `TIERCE_SEED` chooses another run.
 
 use tierce_cask::fuzzing;
+use tierce_harness::effort;
 
-const ROUNDS_DEFAULT: u64 = 6_000;
+const ROUNDS: u64 = 6_000;
 
 /// Chooses bytes.
 struct Random(tierce_harness::Random);
@@ -133,9 +134,8 @@ impl Random {
 
 /// Runs a target on inputs that `make` makes, some of them changed, and on plain random bytes.
 fn run(target: fn(&[u8]), rounds_part: u64, make: fn(&mut Random) -> Vec<u8>) {
-    let parse = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
-    let seed: u64 = parse("TIERCE_SEED").unwrap_or(1);
-    let rounds: u64 = parse("TIERCE_FUZZ_ROUNDS").unwrap_or(ROUNDS_DEFAULT) / rounds_part;
+    let seed = std::env::var("TIERCE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let rounds = effort(ROUNDS) / rounds_part;
     let mut random = Random(tierce_harness::Random::new(seed));
     for round in 0..rounds {
         let mut input = match random.below(8) {

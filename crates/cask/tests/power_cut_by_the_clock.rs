@@ -13,6 +13,9 @@ fn open(disk: &SimDisk, sync: SyncPolicy) -> Db {
         shards: Some(3),
         segment_size_bytes: 4096,
         sync,
+        tail_bytes: 16 << 10,
+        background_threads: sync != SyncPolicy::None,
+        open_threads: 1,
         ..Options::default()
     };
     Db::open_on(Arc::new(disk.clone()), Path::new("/store"), options).unwrap()

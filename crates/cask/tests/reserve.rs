@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tierce_cask::disk::SimDisk;
+use tierce_cask::disk::{Moment, SimDisk};
 use tierce_cask::{CompactionOptions, Db, Error, IndexKind, Options, SyncPolicy};
-use tierce_harness::Random;
+use tierce_harness::{Random, effort};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -81,7 +81,9 @@ enum Restart {
 #[test]
 fn everything_is_deleted_from_a_full_disk_and_space_comes_back() {
     for (at, options) in all_options(8 << 10).iter().enumerate() {
-        for restart in [Restart::No, Restart::Close, Restart::Kill] {
+        let restarts = [Restart::No, Restart::Close, Restart::Kill];
+        // Another one for each, or several.
+        for restart in restarts.into_iter().cycle().skip(at).take(effort(1).min(restarts.len())) {
             for value_len in [[0, 700][(at / 2 + restart as usize) % 2]] {
                 let mut disk = SimDisk::new(at as u64);
                 disk.set_capacity(Some(160 << 10));
@@ -107,7 +109,7 @@ fn everything_is_deleted_from_a_full_disk_and_space_comes_back() {
                 for key in scattered(&model) {
                     db.delete(&key).unwrap_or_else(|e| panic!("{context}: {e}"));
                     model.remove(&key);
-                    if model.len().is_multiple_of(97) {
+                    if model.len().is_multiple_of(499) {
                         assert_eq!(contents(&db), model, "{context}");
                     }
                 }
@@ -266,7 +268,8 @@ impl Life {
 #[test]
 fn nothing_is_lost_on_a_disk_that_shrinks_and_grows() {
     let (mut refused, mut deleted) = (0, 0);
-    for seed in 0..48 {
+    let seeds = effort(48);
+    for seed in 0..seeds {
         let options = &all_options([700, 3000][seed as usize / 8 % 2])[seed as usize % 8];
         let mut random = Random::new(seed);
         let disk = SimDisk::new(seed);
@@ -292,7 +295,8 @@ fn nothing_is_lost_on_a_disk_that_shrinks_and_grows() {
         refused += life.refused;
         deleted += life.deleted_while_full;
     }
-    assert!(refused > 500 && deleted > 500, "{refused} refused, {deleted} deleted after that");
+    let rarest = refused.min(deleted) as u64;
+    assert!(rarest > 10 * seeds, "{refused} refused, {deleted} deleted after that");
 }
 
 /// A kill at each call that changes the disk, while everything is deleted from a full one.
@@ -314,7 +318,8 @@ fn no_delete_is_lost_when_the_process_dies_on_a_full_disk() {
             deletes.push((key, begun, disk.calls()));
         }
         db.compact().unwrap();
-        for moment in disk.take_history().iter().filter(|moment| moment.calls % 19 == at as u64) {
+        let is_tried = |moment: &&Moment| (moment.calls + 12 * at as u64) % 97 < effort(1);
+        for moment in disk.take_history().iter().filter(is_tried) {
             let mut ways = vec![(moment.after_kill(moment.calls), "kill")];
             if options.sync == SyncPolicy::Always {
                 ways.push((moment.after_power_cut(moment.calls), "power cut"));
@@ -339,5 +344,6 @@ fn no_delete_is_lost_when_the_process_dies_on_a_full_disk() {
             }
         }
     }
-    assert!(images > 100, "only {images} images");
+    println!("{images} images");
+    assert!(images > 40, "only {images} images");
 }

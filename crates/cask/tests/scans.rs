@@ -11,6 +11,7 @@ use tierce_cask::disk::{Fault, SimDisk};
 use tierce_cask::{
     CompactionOptions, Compression, Db, Error, IndexKind, Options, Placement, Range, SyncPolicy,
 };
+use tierce_harness::effort;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -194,7 +195,7 @@ fn check(memory: usize, placement: Placement, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(effort(16)))]
     #[test]
     fn ranges_that_share_behave_like_a_map(
         memory in prop::sample::select(vec![0usize, 1, 3000, 40_000, 400_000, 64 << 20]),
@@ -364,26 +365,27 @@ fn a_range_sees_what_was_written_before_it_began() {
 /// Threads that scan, stop midway and begin again while others write, on tight memory.
 #[test]
 fn scanners_in_threads_agree_while_others_write() {
+    const KEYS: u16 = 600;
     for memory in [20_000, 300_000, 8 << 20] {
         let disk = SimDisk::new(9);
         let options =
             Options { background_threads: true, segment_size_bytes: 64 << 10, ..options(memory) };
-        let (db, model) = filled(&disk, options, 1500);
+        let (db, model) = filled(&disk, options, KEYS);
         let stop = AtomicBool::new(false);
         let stalled = std::sync::Mutex::new(db.range(b"", b"").unwrap());
-        stalled.lock().unwrap().by_ref().take(200).for_each(|item| drop(item.unwrap()));
+        stalled.lock().unwrap().by_ref().take(100).for_each(|item| drop(item.unwrap()));
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 let mut version = 100;
                 while !stop.load(Ordering::Relaxed) {
                     // Only the even keys change, and all keys stay.
-                    let n = (version * 14 % 1500) as u16 & !1;
+                    let n = (version * 14 % u32::from(KEYS)) as u16 & !1;
                     db.put(&key(n), &value(n, version)).unwrap();
                     version += 1;
                     std::thread::yield_now();
                 }
             });
-            let scanners: Vec<_> = (0..8u64)
+            let scanners: Vec<_> = (0..6u64)
                 .map(|scanner| {
                     let (db, model) = (&db, &model);
                     scope.spawn(move || {
@@ -393,7 +395,7 @@ fn scanners_in_threads_agree_while_others_write() {
                                 1 => snapshot.range(b"", b"").unwrap(),
                                 _ => db.range(b"", b"").unwrap(),
                             };
-                            let most = if scanner == pass { 700 } else { usize::MAX };
+                            let most = if scanner == pass { 300 } else { usize::MAX };
                             let items = range.take(most).map(|item| item.unwrap());
                             for ((found, entry), (key, value)) in items.zip(model) {
                                 assert_eq!(found, *key);
@@ -402,7 +404,7 @@ fn scanners_in_threads_agree_while_others_write() {
                         }
                         let odd = |k: &Vec<u8>, v: &[u8]| {
                             v.ends_with(&7u32.to_le_bytes()) || {
-                                (0..1500u16).step_by(2).any(|n| key(n) == *k)
+                                (0..KEYS).step_by(2).any(|n| key(n) == *k)
                             }
                         };
                         let mut count = 0;
@@ -411,7 +413,7 @@ fn scanners_in_threads_agree_while_others_write() {
                             assert!(count % 50 != 0 || odd(&key, &entry.value));
                             count += 1;
                         }
-                        assert_eq!(count, 1500);
+                        assert_eq!(count, KEYS);
                     })
                 })
                 .collect();
@@ -421,7 +423,7 @@ fn scanners_in_threads_agree_while_others_write() {
         });
         // One that stood still all the time goes on where it was.
         let rest: Vec<_> = stalled.into_inner().unwrap().map(|item| item.unwrap().0).collect();
-        assert!(rest.iter().eq(model.keys().skip(200)));
+        assert!(rest.iter().eq(model.keys().skip(100)));
         db.close().unwrap();
     }
 }

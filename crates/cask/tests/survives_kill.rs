@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tierce_cask::{Db, IndexKind, Options};
+use tierce_harness::effort;
 
 /// A directory that goes away with the test.
 struct Scratch(PathBuf);
@@ -61,7 +62,7 @@ fn run_and_kill(dir: &Path, round: u64, index: &str, lines: usize) -> Vec<String
 
 fn check(index: &str, kind: IndexKind) {
     let cycles: u64 =
-        std::env::var("TIERCE_KILL_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
+        std::env::var("TIERCE_KILL_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(effort(12));
     let scratch = Scratch::new(index);
     let mut acknowledged: HashMap<String, String> = HashMap::new();
     for round in 0..cycles {

@@ -72,6 +72,7 @@ pub fn int_text_len(value: i64) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[test]
     fn only_canonical_texts_are_numbers() {
@@ -90,6 +91,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn texts_and_lengths_round_trip(value in any::<i64>(), shift in 0u32..64) {
             let value = value >> shift;

@@ -386,6 +386,7 @@ fn parse_primary(words: &[&[u8]]) -> Result<Option<(Vec<u8>, u16)>, Invalid> {
 mod tests {
     use super::Kind;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     const MODES: &[&str] = &["default", "save", "nosave", "now", "force"];
 
@@ -529,6 +530,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn no_text_panics_and_what_is_shown_can_be_read_again(text: Vec<u8>, small in "[ 0-9a-zKE%]{0,12}") {
             let kinds = [

@@ -329,7 +329,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
-    use tierce_harness::TempDir;
+    use tierce_harness::{TempDir, effort};
 
     fn load(path: &Path) -> Settings {
         let file = FileSource::Path { path: path.to_owned(), hint: String::new() };
@@ -591,6 +591,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn the_new_file_says_what_is_in_force(
             old in prop::collection::vec((assignments(), other_line(), any::<bool>()), 0..4),

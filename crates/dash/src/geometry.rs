@@ -181,6 +181,7 @@ mod tests {
     use super::*;
     use crate::bucket::Fingerprint;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     /// What makes growing cheap: in segments as splits leave them hardly any hash is needed.
     #[test]
@@ -239,7 +240,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 20 } else { 5000 },
+            cases: if cfg!(miri) { 20 } else { effort(5000) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

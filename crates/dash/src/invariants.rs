@@ -108,7 +108,7 @@ fn runs(numbers: u64) -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 60 },
+        cases: if cfg!(miri) { 2 } else { tierce_harness::effort(60) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -189,10 +189,11 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use tierce_harness::effort;
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 },
+            cases: if cfg!(miri) { 4 } else { effort(256) },
             ..ProptestConfig::default()
         })]
 

@@ -75,7 +75,7 @@ fn check_against_model(hashes: Hashes, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(config(96))]
+    #![proptest_config(config(56))]
 
     #[test]
     fn behaves_like_a_set(

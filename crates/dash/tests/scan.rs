@@ -98,7 +98,7 @@ fn check_scan(mut changing: Changing, stable: u32, changes: &[Between]) {
 }
 
 proptest! {
-    #![proptest_config(config(128))]
+    #![proptest_config(config(48))]
 
     #[test]
     fn what_stays_is_visited_exactly_once(

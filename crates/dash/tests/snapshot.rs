@@ -149,7 +149,7 @@ impl Store {
 }
 
 proptest! {
-    #![proptest_config(config(128))]
+    #![proptest_config(config(40))]
 
     #[test]
     fn saves_the_moment_of_its_beginning(

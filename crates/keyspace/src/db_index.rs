@@ -120,6 +120,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -128,6 +129,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(160)))]
+
         #[test]
         fn a_set_of_databases_is_a_set(added in some(), removed in some(), other in some()) {
             let (mut set, mut model) = (DbSet::default(), BTreeSet::new());

@@ -113,6 +113,7 @@ impl Stamp {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -174,6 +175,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn idle_times_are_what_they_are(steps in prop::collection::vec(step(), 1..40)) {
             let (mut now, mut all) = (NOW, [Used::at(NOW); 8]);

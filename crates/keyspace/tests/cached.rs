@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::{
     Clock, DbIndex, Expiry, Freeing, InvalidatedKey, InvalidationSink, Keyspace, ManualClock,
     Options, Origin, Reaper, ShardLocks, Source,
@@ -199,6 +200,8 @@ fn a_change_that_is_rolled_back_may_be_told_but_is_never_missed_afterwards() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     /// Each reader is told of the first change after its read, or before that because the table is full.
     #[test]
     fn readers_are_told_of_the_first_change(

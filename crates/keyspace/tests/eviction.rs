@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::{
     Db, DbIndex, Event, EventBatch, EventClasses, EventSink, Evicted, Eviction, Expiry,
     FrequencyTuning, Key, Keyspace, ManualClock, Options, Origin, Policy, Reaper, Touch,
@@ -369,7 +370,7 @@ fn memory_is_bounded_under_steady_inserts() {
         let limit_bytes = 4 << 20;
         world.keyspace.set_eviction(&Eviction { limit_bytes, policy, ..Eviction::default() });
         let mut random = 7u64;
-        for number in 0..60_000usize {
+        for number in 0..40_000usize {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let len = match random >> 60 {
                 0 => 3000,
@@ -447,7 +448,7 @@ fn a_limit_is_set_by_one_who_holds_all_shards() {
 const EMPTY_BYTES: u64 = size_of::<Keyspace>() as u64;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(128), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The keys that are there are those that were set, less those that were removed or evicted;
     /// after an eviction memory is within the limit, or no key is left that may go.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::{
     DbIndex, Event, EventBatch, EventClasses, EventSink, Expiry, Keyspace, Options, Origin,
     size_class,
@@ -55,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(256), failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn keys_expire_in_order_and_exactly_when_due(steps in prop::collection::vec(step(), 1..300)) {

@@ -1,6 +1,7 @@
 //! A short run of the fuzz target on changed records, for machines without a fuzzer.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::fuzzing::{self, BETWEEN_RECORDS};
 
 /// A record of one *edit* that begins the key `k` anew; see `docs/formats/log-operations.md`.
@@ -55,7 +56,7 @@ fn what_edits_leave_is_what_a_checkpoint_of_it_leaves() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(2_000), ..ProptestConfig::default() })]
 
     #[test]
     fn any_record_is_replayed_or_refused(

@@ -4,7 +4,7 @@ use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options};
 
 /// Ten million where the compiler optimizes; as many as a debug build does in a few seconds
 /// otherwise.
-const KEYS: u64 = if cfg!(debug_assertions) { 200_000 } else { 10_000_000 };
+const KEYS: u64 = if cfg!(debug_assertions) { 100_000 } else { 10_000_000 };
 
 /// All names begin alike, and some are the beginning of others.
 fn name(number: u64) -> Vec<u8> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::{Hash, Set};
+use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{Db, DbIndex, Editor, Error, Key, Keyspace, Limits, Missing, Options};
 
@@ -153,7 +154,7 @@ fn keyspace_with_log() -> (Keyspace, Arc<Records>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(effort(200)))]
 
     #[test]
     fn edits_are_the_models_and_come_back_from_the_log(

@@ -2,6 +2,7 @@
 //! what its client has not seen.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::{
     Adjust, Adjusted, Condition, Db, DbIndex, End, Expiry, Freeing, Keyspace, Options, Removal,
     ShardLocks, Stored, VersionFor,
@@ -228,6 +229,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn a_store_by_version_never_overwrites_what_was_not_seen(steps in steps()) {
         let keyspace = keyspace();

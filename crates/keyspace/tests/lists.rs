@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::{List, ListLimits};
+use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     CollectionPart, Db, DbIndex, Editor, Error, Freeing, Key, Keyspace, Limits, Missing, Options,
@@ -152,7 +153,7 @@ fn apply(keyspace: &Keyspace, lists: &mut Lists, key: usize, action: &Action) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(effort(150)))]
 
     #[test]
     fn edits_are_the_models_and_come_back_from_the_log(

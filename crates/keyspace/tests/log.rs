@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay, ReplayError, Replayed};
 use tierce_keyspace::{Db, DbIndex, Expiry, Freeing, Keyspace, Options, Removal};
 
@@ -203,7 +204,7 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(effort(80)))]
 
     /// After any number of actions, with checkpoints underway and complete, a replay of what the log
     /// still has is the keyspace as it was.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet, Stream};
+use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LiveReplay, LogSink, Pass, RecordKind, Replay, Sizes};
 use tierce_keyspace::{
     CodeKind, CollectionPart, Condition, Db, DbIndex, Error, Expiry, Freeing, Key, Keyspace,
@@ -460,7 +461,7 @@ fn sizes() -> impl Strategy<Value = Sizes> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(effort(25)))]
 
     #[test]
     fn a_log_that_ends_anywhere_holds_what_some_command_left(
@@ -483,7 +484,7 @@ fn place(object: usize) -> StreamPlace {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(effort(36)))]
 
     /// What one server has logged, another one applies object by object, while it logs that itself. Its log says at any
     /// place which object its data are those of, or that they are those of none.
@@ -529,7 +530,7 @@ proptest! {
         let own = own.0.lock();
         prop_assert_eq!(state(&replay(&own[begun..])), state(&follower));
         if pass.is_none() && begun == 0 {
-            for end in 0..=own.len() {
+            for end in (0..=own.len()).step_by(1 + own.len() / 16) {
                 let found = replay(&own[..end]);
                 if let Some(place) = found.stream_place() {
                     prop_assert_eq!(state(&found), objects[place.offset as usize].clone());

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::{
     BLOB_LEN_MIN, DbIndex, DeadlineSet, Error, Expiry, Freeing, Keyspace, Options, Removal, Ttl,
     parse_int, size_class,
@@ -340,7 +341,7 @@ impl Pair {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { 256 },
+        cases: if cfg!(miri) { 3 } else { effort(200) },
         failure_persistence: None,
         ..Default::default()
     })]

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_keyspace::{DbIndex, Expiry, Freeing, Keyspace, Options};
 
 fn keyspace(shards: usize) -> Keyspace {
@@ -21,7 +22,7 @@ fn remove(keyspace: &Keyspace, name: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(20), failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn keys_that_stay_are_visited_exactly_once(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use tierce_harness::Random;
+use tierce_harness::{Random, effort};
 use tierce_keyspace::{
     BLOB_LEN_MIN, DbIndex, Expiry, Freeing, IntText, Keyspace, Options, Removal, Snapshot,
     SnapshotError, SnapshotPiece,
@@ -221,7 +221,7 @@ impl World {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 300 },
+        cases: if cfg!(miri) { 4 } else { effort(200) },
         ..ProptestConfig::default()
     })]
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet};
+use tierce_harness::effort;
 use tierce_keyspace::{
     CollectionPart, Db, DbIndex, Error, Eviction, Expiry, Freeing, Key, Keyspace, Limits, Missing,
     Options, Policy, Removal, SavedCollection, SavedValue, Snapshot, SnapshotError, SnapshotPiece,
@@ -480,7 +481,7 @@ fn a_hash_whose_fields_are_all_due_is_saved_by_a_follower_only() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 200 },
+        cases: if cfg!(miri) { 4 } else { effort(60) },
         ..ProptestConfig::default()
     })]
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::SortedSet;
+use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     CollectionPart, Editor, Error, Keyspace, Limits, Missing, Options, SavedValue,
@@ -120,7 +121,7 @@ fn replayed(records: &[Vec<u8>]) -> BTreeMap<Vec<u8>, u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(48), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_log_and_its_checkpoints_hold_the_set(

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use tierce_cask::disk::{Disk, SimDisk};
 use tierce_cask::{ColdOptions, ColdStore, Durable, Origin};
 use tierce_collections::SortedSet;
+use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     Cleaning, Db, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
@@ -351,7 +352,7 @@ fn copy(world: &mut World, db: usize, a: u8, b: u8) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(150), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn where_values_are_makes_no_difference(seed: u64, steps in proptest::collection::vec(step(), 1..80)) {

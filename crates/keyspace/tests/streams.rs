@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::Stream;
 use tierce_collections::stream::{Keep, State, StreamId, Trim, TrimPrecision};
+use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{Delivery, Editor, Error, Keyspace, Missing, Options, SavedValue};
 
@@ -153,7 +154,7 @@ fn run(keyspace: &Keyspace, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(48), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_log_and_its_checkpoints_hold_the_stream(steps in prop::collection::vec(any_step(), 1..120)) {

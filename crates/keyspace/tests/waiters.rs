@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use tierce_collections::Stream;
 use tierce_collections::stream::StreamId;
+use tierce_harness::effort;
 use tierce_keyspace::{
     Db, DbIndex, Delivery, Editor, Error, Expiry, Key, Keyspace, Missing, Options, Returned,
     Sequence, ShardLocks, WaitKey, Waiter,
@@ -207,6 +208,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn everybody_is_found_in_the_order_of_arrival(steps in prop::collection::vec(step(), 1..80)) {
         let keyspace = keyspace();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tierce_collections::{Hash, List};
+use tierce_harness::effort;
 use tierce_keyspace::{
     Db, DbIndex, Editor, Error, Eviction, Expiry, Freeing, Key, KeyHash, Keyspace, ManualClock,
     Missing, Options, Policy, Reaper, Removal, ShardLocks, Watch,
@@ -301,6 +302,8 @@ fn push(db: &mut Db<'_>, key: Key<'_>) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     /// What is done with one locker between two checks stays in shards that it holds, or goes through many.
     #[test]
     fn a_watch_is_dirty_exactly_when_a_key_has_changed(

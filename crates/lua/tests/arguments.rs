@@ -2,6 +2,7 @@
 
 use crate::harness::{Commands, TestMachine};
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_lua::{Call, Script};
 
 fn run(machine: &mut TestMachine, source: &str, keys: &[&[u8]], args: &[&[u8]]) -> String {
@@ -48,6 +49,8 @@ fn changes() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn nothing_of_a_script_is_seen_by_the_next(
         scripts in proptest::collection::vec((changes(), 0..5usize, 0..5usize), 1..6)

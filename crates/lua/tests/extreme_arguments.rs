@@ -4,12 +4,14 @@
 
 use crate::harness::TestMachine;
 use crate::stops::functions;
+use tierce_harness::effort;
 use tierce_lua::{Call, Host, LogLevel, NoSuchCommand, Outcome, Replication, Script, Stop};
 use tierce_wire::resp::Proto;
 
-/// Calls one function with all combinations of values, from a given one on, and tells the host which one it is at.
+/// Calls one function with all combinations of two values and some thirds, from a given one on, and tells the host
+/// which one it is at.
 const CALLS: &str = r#"
-    local called, skipped = FUNCTION, tonumber(ARGV[1])
+    local called, skipped, count = FUNCTION, tonumber(ARGV[1]), tonumber(ARGV[2])
     local values = {
         false, true, 0, -1, 1, 31, 32, -32, 0.5, 2^31 - 1, 2^31, -2^31, -2^31 - 1, 2^32, 2^53, 2^63, -2^63,
         1e308, 0/0, 1/0, -1/0, '', 'x', '-2147483648', '%d%s', '%99.99f', '!16i16s', '[=[', '(()%1)',
@@ -22,7 +24,8 @@ const CALLS: &str = r#"
     end
     for a = 1, #values + 1 do
         for b = 1, #values + 1 do
-            for _, c in ipairs(thirds) do
+            for n = 1, count do
+                local c = thirds[(a + b + n) % #thirds + 1]
                 at = at + 1
                 if at > skipped then
                     redis.call(at)
@@ -32,6 +35,9 @@ const CALLS: &str = r#"
         end
     end
 "#;
+
+/// Values in the third place.
+const THIRDS: u32 = 8;
 
 /// Looks that one combination may take.
 const LOOKS_MAX: u32 = 4;
@@ -72,13 +78,15 @@ impl Host for Progress {
 fn functions_take_any_arguments() {
     let mut machine = TestMachine::new();
     machine.machine.set_memory_limit(16 << 20);
+    let thirds = effort(2).min(THIRDS).to_string();
     for name in functions() {
         let script = Script::parse(CALLS.replace("FUNCTION", &name).as_bytes()).expect("a script");
         let mut progress = Progress::default();
         loop {
             progress.looks_left = LOOKS_MAX;
             let skipped = progress.at.to_string();
-            let call = Call { keys: &[], args: &[skipped.as_bytes()], proto: Proto::Resp2 };
+            let args = [skipped.as_bytes(), thirds.as_bytes()];
+            let call = Call { keys: &[], args: &args, proto: Proto::Resp2 };
             let outcome = machine.machine.run(&script, &call, &mut progress, &mut Vec::new());
             match outcome {
                 Outcome::Reply { .. } => break,

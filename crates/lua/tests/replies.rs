@@ -2,6 +2,7 @@
 
 use crate::harness::{Commands, TestMachine};
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_lua::Outcome;
 use tierce_wire::resp::Proto;
 
@@ -77,6 +78,8 @@ fn errors_of_commands_are_not_counted_again() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     /// Whatever a host replies: the script gets a value, and the machine stays in order.
     #[test]
     fn no_reply_breaks_the_machine(reply in prop::collection::vec(prop::sample::select(
@@ -127,6 +130,8 @@ fn fields_count_wherever_the_table_keeps_them() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     /// A list is a list whatever else its table holds or has held.
     #[test]
     fn elements_up_to_the_first_nil(

@@ -89,6 +89,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -113,6 +114,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn addresses_that_have_places_are_limited_as_by_tokens(
             per_second in 1..=ARRIVALS_PER_SECOND_MAX,

@@ -74,6 +74,7 @@ impl Gates {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -101,7 +102,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 3 } else { 200 },
+            cases: if cfg!(miri) { 3 } else { effort(200) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

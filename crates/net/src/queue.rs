@@ -170,6 +170,7 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
     use tierce_output::{ATTACH_BYTES_MIN, OutputClass};
@@ -209,7 +210,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 3 } else { 200 },
+            cases: if cfg!(miri) { 3 } else { effort(200) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

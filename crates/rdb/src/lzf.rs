@@ -168,6 +168,7 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     fn round_trip(compressor: &mut Compressor, input: &[u8]) -> usize {
         let mut compressed = b"before".to_vec();
@@ -216,6 +217,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn any_bytes_come_back(inputs in vec(vec(0..4_u8, 0..600), 1..5)) {
             let mut compressor = Compressor::default();

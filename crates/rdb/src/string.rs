@@ -196,6 +196,7 @@ mod tests {
     use crate::input::Summing;
     use crate::output::Settings;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     fn written(put: impl FnOnce(&mut Output<Vec<u8>>) -> Result<()>) -> Vec<u8> {
         let settings =
@@ -242,6 +243,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn any_length_comes_back(length: u64, shift in 0..64_u32) {
             let length = length >> shift;

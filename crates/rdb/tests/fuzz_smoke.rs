@@ -1,13 +1,14 @@
 //! A short run of every fuzz target on seeded random bytes, for machines without a fuzzer. A
 //! failure prints the input; `TIERCE_SEED` chooses another run, `TIERCE_FUZZ_ROUNDS` a longer one.
 
+use tierce_harness::effort;
 use tierce_rdb::aof::encode_command;
 use tierce_rdb::{
     Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
     WriterOptions, dump, functions, fuzzing,
 };
 
-const ROUNDS_DEFAULT: u64 = 5_000;
+const ROUNDS: u64 = 5_000;
 
 /// Bytes that mean something to one of the decoders.
 const ALPHABET: &[u8] = b"\x00\x01\x02\x04\x05\x0b\x0f\x10\x12\x13\x15\x18\x40\x80\x81\xc0\xc3\xe0\
@@ -65,17 +66,12 @@ impl Drop for Trace<'_> {
     }
 }
 
-fn number_from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn run(target: fn(&[u8]), seeds: &[Vec<u8>], rounds: u64) {
-    let seed = number_from_environment("TIERCE_SEED").unwrap_or(1);
-    let rounds = number_from_environment("TIERCE_FUZZ_ROUNDS").unwrap_or(rounds);
+    let seed = std::env::var("TIERCE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("TIERCE_SEED={seed}");
     seeds.iter().for_each(|seed| target(seed));
     let mut random = Random(tierce_harness::Random::new(seed));
-    for _ in 0..rounds {
+    for _ in 0..effort(rounds) {
         let input = random.input(seeds);
         let _trace = Trace(&input);
         target(&input);
@@ -119,7 +115,7 @@ fn rdb_file() {
     let mut seeds: Vec<Vec<u8>> =
         values().into_iter().map(|value| fuzzing::sample(&[value])).collect();
     seeds.push(fuzzing::sample(&values()));
-    run(fuzzing::rdb_file, &seeds, ROUNDS_DEFAULT);
+    run(fuzzing::rdb_file, &seeds, ROUNDS);
 }
 
 #[test]
@@ -140,7 +136,7 @@ fn dump_payload() {
         payload.truncate(payload.len() - 10);
         payload
     };
-    run(fuzzing::dump_payload, &values().iter().map(payload).collect::<Vec<_>>(), ROUNDS_DEFAULT);
+    run(fuzzing::dump_payload, &values().iter().map(payload).collect::<Vec<_>>(), ROUNDS);
 }
 
 #[test]
@@ -155,7 +151,7 @@ fn functions_payload() {
         payload
     };
     let seeds = [payload(&[]), payload(&[library]), payload(&[library, &repetitive, b""])];
-    run(fuzzing::functions_payload, &seeds, ROUNDS_DEFAULT);
+    run(fuzzing::functions_payload, &seeds, ROUNDS);
 }
 
 #[test]
@@ -167,5 +163,5 @@ fn aof_file() {
     }
     let with_preamble = [fuzzing::sample(&values()[..2]), commands.clone()].concat();
     let manifest = b"file a.1.base.rdb seq 1 type b\nfile \"b\\x20\" seq 2 type i\n".to_vec();
-    run(fuzzing::aof_file, &[commands, with_preamble, manifest], ROUNDS_DEFAULT);
+    run(fuzzing::aof_file, &[commands, with_preamble, manifest], ROUNDS);
 }

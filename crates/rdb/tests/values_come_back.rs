@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_rdb::fuzzing::canonical;
 use tierce_rdb::{
     Attributes, Consumer, Encoding, Error, Event, Field, Group, Kind, Pending, Reader, Stream,
@@ -172,7 +173,7 @@ fn plain(writer: tierce_rdb::ValueWriter<'_, Vec<u8>>, value: &Value) -> tierce_
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(effort(128)))]
 
     #[test]
     fn whole_values(value in value(), options in options(), attributes in attributes()) {

@@ -275,6 +275,7 @@ impl Drop for Reader {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -307,6 +308,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         /// Readers get the bytes at their offsets, whatever comes and goes; what is promised to be kept is kept,
         /// and not much more.
         #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tierce_collections::{Hash, List};
-use tierce_harness::Reply;
+use tierce_harness::{Reply, effort};
 use tierce_keyspace::log::{LogSink, RecordKind, Sizes};
 use tierce_keyspace::{CollectionType, DbIndex, Editor, Error, Expiry, Keyspace, Missing, Options};
 use tierce_replication::translate::{self, Dialect, Translator};
@@ -223,6 +223,8 @@ fn what_a_reader_may_not_know_is_in_no_transaction() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn any_bytes_are_commands_or_an_error(
         records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 1..5),

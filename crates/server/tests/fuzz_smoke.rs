@@ -1,6 +1,7 @@
 //! Short runs of the fuzz targets on changed payloads and lines, for machines without a fuzzer.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_rdb::{
     Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
     WriterOptions, dump,
@@ -59,7 +60,7 @@ fn collections_come_back() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort(800), ..ProptestConfig::default() })]
 
     #[test]
     fn any_payload_is_restored_or_refused(
@@ -96,6 +97,8 @@ fn lines_of_json_are_read_as_they_are() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn changed_lines_are_read_or_refused(
         at in any::<prop::sample::Index>(),

@@ -131,6 +131,7 @@ fn equal(a: u8, b: u8, case: Case) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[track_caller]
     fn check(pattern: &str, matching: &[&str], others: &[&str]) {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #![proptest_config(ProptestConfig::with_cases(effort(4000)))]
         #[test]
         fn stars_are_as_greedy_as_needed(
             pattern in r"[ab?*\[\]\\^A-]{0,12}",

@@ -180,6 +180,7 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[track_caller]
     fn check(line: &[u8], expected: &[&[u8]]) {
@@ -225,6 +226,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn any_bytes_survive_quoting(bytes: Vec<u8>) {
             let line = quote(&bytes);

@@ -1,9 +1,10 @@
 //! A short run of every fuzz target on seeded random bytes, for machines without a fuzzer. A
 //! failure prints the input; `TIERCE_SEED` chooses another run, `TIERCE_FUZZ_ROUNDS` a longer one.
 
+use tierce_harness::effort;
 use tierce_wire::fuzzing;
 
-const ROUNDS_DEFAULT: u64 = 20_000;
+const ROUNDS: u64 = 20_000;
 
 /// Longest input that is generated from nothing.
 const INPUT_LEN_MAX: u64 = 64;
@@ -75,13 +76,9 @@ impl Drop for Trace<'_> {
     }
 }
 
-fn number_from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn run(target: fn(&[u8]), seeds: &[&[u8]]) {
-    let seed = number_from_environment("TIERCE_SEED").unwrap_or(1);
-    let rounds = number_from_environment("TIERCE_FUZZ_ROUNDS").unwrap_or(ROUNDS_DEFAULT);
+    let seed = std::env::var("TIERCE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let rounds = effort(ROUNDS);
     println!("TIERCE_SEED={seed}");
     let mut random = Random(tierce_harness::Random::new(seed));
     for _ in 0..rounds {

@@ -1,6 +1,7 @@
 //! Frames of PedroKV are those of the original, byte for byte, however they are cut.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_wire::pedrokv::{
     DATA_LEN_MAX, FRAME_LEN_MAX, Failure, KEY_LEN_MAX, Kind, Request, Response, Status, Step,
     TooLong, value_len_max,
@@ -242,6 +243,8 @@ fn some_bytes(len_max: usize) -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn what_is_written_is_read(
         frames in prop::collection::vec(

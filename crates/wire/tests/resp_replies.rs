@@ -2,6 +2,7 @@
 //! the same.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_wire::resp::{
     DEPTH_MAX, Encoder, Proto, ReplyDecoder, ReplyError, ReplyScanner, Scanned, Value,
 };
@@ -143,6 +144,8 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn what_is_encoded_is_decoded(
         values in proptest::collection::vec(value(), 0..6),

@@ -1,6 +1,7 @@
 //! Requests are what Redis takes them for, however the bytes are cut.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_wire::resp::{AuthState, Batch, Limits, Parser, ProtocolError, Status};
 
 type Request = Vec<Vec<u8>>;
@@ -308,6 +309,8 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     #[test]
     fn cuts_change_nothing(
         input in stream(),

@@ -11,14 +11,14 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Duration, sleep};
 
 use super::lab::{Lab, Objects, append, claim, entries, prune, run, snapshot};
-use super::{number, world};
+use super::{seeds, world};
 use crate::body::BranchInfo;
 use crate::record::{Record, log_name};
 use crate::rules::Rule;
 use crate::{Error, Group, Kind, Moment, Outcome, Owner, Restore, Right, branch, list, verify};
 
 /// Lives in an ordinary test run.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 20;
 
 /// What happened in a life.
 #[derive(Debug, Default, Clone, Copy)]
@@ -291,8 +291,7 @@ fn life(seed: u64, left_out: Option<Rule>) -> (Vec<String>, Tally) {
 
 #[test]
 fn a_branch_stays_whole_while_its_pins_are_there() {
-    let only = number("TIERCE_BUCKET_SEED");
-    let seeds = only.map_or(0..number("TIERCE_BUCKET_SEEDS").unwrap_or(SEEDS), |n| n..n + 1);
+    let seeds = seeds(0, SEEDS);
     let mut sum = Tally::default();
     for seed in seeds.clone() {
         let (violations, tally) = life(seed, None);
@@ -303,8 +302,11 @@ fn a_branch_stays_whole_while_its_pins_are_there() {
         sum.restores += tally.restores;
     }
     println!("{sum:?}");
-    if seeds.end - seeds.start >= SEEDS {
-        assert!(sum.branches > 100 && sum.below_floor > 20 && sum.unpinned > 10, "{sum:?}");
+    let count = (seeds.end - seeds.start) as usize;
+    if count >= SEEDS as usize {
+        let enough =
+            [sum.branches * 3 > count * 5, sum.below_floor * 3 > count, sum.unpinned * 6 > count];
+        assert!(enough.iter().all(|is_enough| *is_enough), "{sum:?}");
     }
 }
 

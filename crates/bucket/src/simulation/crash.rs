@@ -8,6 +8,7 @@ use std::pin::pin;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use tierce_harness::effort;
 use tokio::time::{Duration, timeout};
 
 use super::lab::{self, Entries, Fault, Lab, Objects, append, claim, entries, prune, snapshot};
@@ -244,6 +245,9 @@ async fn cut(operation: Operation, steps: usize, dies: bool, on_the_way: OnTheWa
     is_done
 }
 
+/// A process dies or goes on, each with three fates of the request that is on its way.
+const WAYS: usize = 6;
+
 #[test]
 fn an_operation_can_be_cut_short_at_every_point() {
     for operation in OPERATIONS {
@@ -256,11 +260,12 @@ fn an_operation_can_be_cut_short_at_every_point() {
                 continue;
             }
             let mut is_done = true;
-            for dies in [true, false] {
-                for on_the_way in [OnTheWay::Lost, OnTheWay::BeforeTheNext, OnTheWay::BehindTheNext]
-                {
-                    is_done &= lab::run(cut(operation, steps, dies, on_the_way));
-                }
+            // Another way at each point, or several.
+            for way in steps..steps + WAYS.min(effort(1)) {
+                let dies = way / 3 % 2 == 0;
+                let on_the_way =
+                    [OnTheWay::Lost, OnTheWay::BeforeTheNext, OnTheWay::BehindTheNext][way % 3];
+                is_done &= lab::run(cut(operation, steps, dies, on_the_way));
             }
             points = steps;
             if is_done {
@@ -275,9 +280,9 @@ fn an_operation_can_be_cut_short_at_every_point() {
 #[test]
 fn a_request_that_fails_is_repeated_or_looked_after() {
     for operation in OPERATIONS {
-        for fault in [Fault::Throttled, Fault::Landed, Fault::Late] {
-            let stride = if operation == Operation::Probe { 9 } else { 1 };
-            for after in (1..).step_by(stride) {
+        for (first, fault) in [(1, Fault::Throttled), (2, Fault::Landed), (1, Fault::Late)] {
+            let stride = if operation == Operation::Probe { 9 } else { (2 / effort(1)).max(1) };
+            for after in (first..).step_by(stride) {
                 let has_met = lab::run(async {
                     let mut setting = Setting::new().await;
                     let lab = setting.lab.clone();

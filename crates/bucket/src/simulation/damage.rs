@@ -4,6 +4,7 @@
 //! Whatever is there: an error, or the right data. No panic, and no end that never comes.
 
 use bytes::Bytes;
+use tierce_harness::effort;
 use tokio::time::{Duration, timeout};
 
 use super::lab::{Lab, Objects, append, claim, entries, prune, run, snapshot};
@@ -237,7 +238,8 @@ fn absurd_fields_with_right_checksums_are_errors_at_most() {
         let name = format!("log/{}", log_name(number));
         let object = &good[&name];
         for at in (10..object.len().saturating_sub(7)).step_by(2) {
-            for value in absurd {
+            // Two other values at each place, or all four.
+            for value in absurd.iter().cycle().skip(at).take(absurd.len().min(effort(2))) {
                 let mut bytes = object.to_vec();
                 let len = value.len().min(bytes.len() - at);
                 bytes[at..at + len].copy_from_slice(&value[..len]);

@@ -21,12 +21,15 @@ use super::process::{Control, Gate, tuning};
 use super::server::{Leases, Seen, Server};
 use super::store::Shared;
 use super::world::World;
-use super::{each_is_missed, number};
+use super::{each_is_missed, seeds};
 use crate::rules::Rule;
 use crate::{Claim, Env, Right, Store, Tuning};
 
 /// Lives; in one of a hundred, pruning passes a follower by.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 60;
+
+/// An owner is overtaken in one of a hundred lives: in those of the seeds 172 and 177.
+const FIRST_SEED: u64 = 118;
 
 /// The margin is this part of the lease. The clock of a follower may run faster than that of the owner by as much.
 const MARGIN: f64 = 0.2;
@@ -248,8 +251,7 @@ fn life(seed: u64, left_out: Option<Rule>) -> (Vec<String>, Seen) {
 
 #[test]
 fn clients_see_one_history_whatever_happens() {
-    let only = number("TIERCE_BUCKET_SEED");
-    let seeds = only.map_or(0..number("TIERCE_BUCKET_SEEDS").unwrap_or(SEEDS), |n| n..n + 1);
+    let seeds = seeds(FIRST_SEED, SEEDS);
     let mut sum = Seen::default();
     for seed in seeds.clone() {
         let (violations, seen) = life(seed, None);
@@ -266,16 +268,16 @@ fn clients_see_one_history_whatever_happens() {
 fn every_rule_of_leases_is_missed() {
     let rules = [
         (Rule::FreshClock, 260),
-        (Rule::GateReads, 1),
+        (Rule::GateReads, 6),
         (Rule::FromReceipt, 4),
-        (Rule::Margin, 30),
+        (Rule::Margin, 43),
         (Rule::FirstAttempt, 35),
         (Rule::ClockStarts, 3),
-        (Rule::TakeoverAsked, 6),
+        (Rule::TakeoverAsked, 25),
         (Rule::FollowFirst, 0),
         (Rule::EndBeforeRelease, 0),
         (Rule::DeleteLater, 116),
-        (Rule::BackPressure, 12),
+        (Rule::BackPressure, 146),
     ];
     each_is_missed(&rules, life);
 }

@@ -223,6 +223,7 @@ mod tests {
     use crate::location::SegmentId;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use tierce_harness::effort;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1 + (n >> 20) as u32), (n & 0xf_ffff) * 8, 8)
@@ -245,6 +246,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn partition_behaves_like_a_set(ops in prop::collection::vec((0u32..40, 1u64..6, any::<bool>()), 0..400)) {
             let mut partition = Partition::default();

@@ -213,6 +213,7 @@ mod tests {
     use crate::location::SegmentId;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use tierce_harness::effort;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1), n * 8, 8)
@@ -227,6 +228,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn leaf_behaves_like_a_map(
             ops in prop::collection::vec((prop::collection::vec(0u8..3, 0..5), 0u64..99, 0u8..4), 0..120)

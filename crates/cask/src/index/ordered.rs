@@ -340,6 +340,7 @@ mod tests {
     use super::*;
     use crate::location::SegmentId;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1 + (n >> 20) as u32), (n & 0xf_ffff) * 8, 8)
@@ -375,7 +376,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(ProptestConfig::with_cases(effort(48)))]
         #[test]
         fn index_behaves_like_a_map(
             ops in prop::collection::vec((0u16..1200, any::<bool>(), 0u8..8), 0..3000),

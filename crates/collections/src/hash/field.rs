@@ -353,6 +353,7 @@ impl Drop for Field {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     fn check(field: &Field, name: &[u8], value: &[u8], deadline_ms: Option<i64>) {
         assert_eq!(field.name(), name);
@@ -389,7 +390,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 10 } else { 256 },
+            cases: if cfg!(miri) { 10 } else { effort(256) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

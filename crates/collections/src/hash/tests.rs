@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::*;
 use crate::size_class;
@@ -103,7 +104,7 @@ fn check_reap(hash: &mut Hash, model: &mut Model, now_ms: i64, steps: usize) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { 80 },
+        cases: if cfg!(miri) { 3 } else { effort(80) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

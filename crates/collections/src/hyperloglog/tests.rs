@@ -1,6 +1,7 @@
 //! Strings as Redis 7.0.15 makes them, and what must not be believed.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::*;
 
@@ -106,7 +107,7 @@ fn what_is_none_is_refused() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { 64 },
+        cases: if cfg!(miri) { 3 } else { effort(64) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

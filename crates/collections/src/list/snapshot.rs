@@ -343,6 +343,7 @@ mod tests {
 
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
     use crate::{List, ListLimits, Snapshotted};
@@ -433,7 +434,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 200 },
+            cases: if cfg!(miri) { 4 } else { effort(200) },
             ..ProptestConfig::default()
         })]
 

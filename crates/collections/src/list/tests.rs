@@ -1,5 +1,6 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::*;
 
@@ -116,7 +117,7 @@ impl<'a, I: Iterator<Item = Element<'a>>> EqByBytes<'a> for I {}
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 150 })
+        ..ProptestConfig::with_cases(if cfg!(miri) { 6 } else { effort(150) })
     })]
 
     #[test]

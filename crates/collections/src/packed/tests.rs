@@ -1,5 +1,6 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::*;
 use crate::size_class;
@@ -107,7 +108,7 @@ fn check(packed: &Packed, model: &[Vec<u8>]) {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 300 })
+        ..ProptestConfig::with_cases(if cfg!(miri) { 8 } else { effort(300) })
     })]
 
     #[test]

@@ -224,6 +224,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use tierce_harness::effort;
 
     fn value() -> impl Strategy<Value = i64> {
         prop_oneof![
@@ -236,7 +237,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 8 } else { 256 },
+            cases: if cfg!(miri) { 8 } else { effort(256) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

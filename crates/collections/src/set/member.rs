@@ -217,6 +217,7 @@ impl Drop for Member {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[test]
     fn what_members_cost() {
@@ -240,7 +241,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 20 } else { 500 },
+            cases: if cfg!(miri) { 20 } else { effort(500) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

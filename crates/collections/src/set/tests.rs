@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::*;
 use crate::size_class;
@@ -50,7 +51,7 @@ fn recount(set: &Set) -> usize {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { 80 },
+        cases: if cfg!(miri) { 3 } else { effort(80) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

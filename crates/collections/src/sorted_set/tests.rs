@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::*;
 
@@ -166,7 +167,7 @@ fn check_searches(set: &SortedSet, model: &Model) {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 96 })
+        ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { effort(80) })
     })]
 
     #[test]
@@ -259,6 +260,8 @@ fn walked(
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     /// Members with different scores: what is found in a small set is what a walk meets, and so it is in a large one
     /// where only one place is the first member of the range.
     #[test]

@@ -135,6 +135,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -173,6 +174,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn numbers_come_back_from_both_sides(number: u64, shift in 0..64) {
             let number = number >> shift;

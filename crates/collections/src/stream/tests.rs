@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::*;
 
@@ -192,7 +193,7 @@ impl Model {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 400 },
+        cases: if cfg!(miri) { 4 } else { effort(400) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -340,7 +341,7 @@ impl GroupModel {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 200 },
+        cases: if cfg!(miri) { 4 } else { effort(200) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -156,6 +156,7 @@ impl KeyPattern {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[test]
     fn uses_need_permissions() {
@@ -178,6 +179,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn shortcuts_change_nothing(pattern in "[ab*?\\[\\]\\\\]{0,12}\\*?", key in "[ab]{0,14}") {
             let expected = glob::matches(pattern.as_bytes(), key.as_bytes(), Case::Sensitive);

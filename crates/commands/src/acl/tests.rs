@@ -1,6 +1,7 @@
 //! Rules of users: what they do, and that their text makes the same user again.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 use tierce_wire::resp::OwnedArgs;
 use tierce_wire::words;
 
@@ -341,6 +342,8 @@ fn calls() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
     /// The line of a user makes the same user of a new one, with the same rights, and shortcuts agree with the rules.
     #[test]
     fn lines_make_the_same_users(

@@ -81,6 +81,7 @@ fn administers(client: &Client) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::super::Origin;
     use super::*;
@@ -139,6 +140,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         /// Clients never exceed the limit, and while it does not change, each group gets its reserved
         /// connections.
         #[test]

@@ -63,8 +63,11 @@ impl Top {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         /// Both promises, for any stream.
         #[test]
         fn heavy_keys_are_kept_and_none_is_overstated(

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tierce_harness::Random;
+use tierce_harness::{Random, effort};
 use tierce_output::Output;
 use tierce_wire::resp::{Proto, ReplyDecoder};
 
@@ -64,7 +64,7 @@ fn turn(pubsub: &PubSub, worker: u16, budget: usize, all: &mut HashMap<u64, Subs
 
 #[test]
 fn each_gets_what_it_was_counted_for_whatever_happens_between_two_turns() {
-    for seed in 0..300 {
+    for seed in 0..effort(300) {
         let mut random = Random::new(seed);
         let pubsub = PubSub::new(1);
         let mut all: HashMap<u64, Subscriber> = HashMap::new();

@@ -6,6 +6,7 @@ mod contents;
 mod history;
 mod sides;
 
+use tierce_harness::effort;
 use tierce_keyspace::log::Sizes;
 use tierce_replication::translate::Dialect;
 
@@ -58,7 +59,7 @@ fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: 
 
 #[test]
 fn a_replica_has_what_random_commands_have_left() {
-    for seed in 0..24 {
+    for seed in 0..effort(12) {
         check(seed, 600, Dialect::Tierce, Detail::Everything, &mut Store::replica());
     }
 }

@@ -35,6 +35,7 @@ const _: () = assert!(size_of::<Group>() == GROUP_WIDTH && align_of::<Group>() =
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     /// Every byte value at every place, once as the only match and once as the only mismatch.
     #[test]
@@ -55,7 +56,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 20 } else { 2000 },
+            cases: if cfg!(miri) { 20 } else { effort(2000) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use tierce_dash::Table;
+use tierce_harness::effort;
 
 /// An entry that knows its hash, so that tests can choose it, and a number that makes it unique.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -44,7 +45,7 @@ pub(crate) fn contains(table: &Table<Entry>, entry: Entry) -> bool {
 /// there is no file system there.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { (cases / 64).max(2) } else { cases },
+        cases: if cfg!(miri) { (cases / 64).max(2) } else { effort(cases) },
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use disk::{FaultyDisk, Mishap};
 use tierce_cask::disk::{Fault, Moment, SimDisk};
 use tierce_engine::durability::{Next, NotCompacted, Switched};
+use tierce_harness::effort;
 use tierce_keyspace::{DbIndex, Expiry};
 use world::{World, contents, found, start};
 
@@ -49,9 +50,9 @@ fn live(world: &mut World<'_>, mut look: impl FnMut(&World<'_>)) {
     }
 }
 
-/// Every so many operations are tried; all of them with `TIERCE_FAULT_STRIDE=1`.
+/// One of so many operations is tried: every ninth, or with more effort every third.
 fn stride() -> usize {
-    std::env::var("TIERCE_FAULT_STRIDE").ok().and_then(|n| n.parse().ok()).unwrap_or(3)
+    9 / effort(1).min(3)
 }
 
 /// Lives with one mishap, and looks at what a crash would leave right after it and at the end. `false` once
@@ -108,7 +109,7 @@ fn a_start_that_fails_removes_nothing() {
     disk.record_history();
     live(&mut world, |_| {});
     let moments = disk.take_history();
-    for moment in moments.iter().step_by(19 * stride()) {
+    for moment in moments.iter().step_by(57) {
         let expected = found(&moment.after_kill(1));
         for mishap in [Mishap::NoSpace, Mishap::Broken, Mishap::Death] {
             for at in (1..).step_by(stride()) {

@@ -203,10 +203,13 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn each_key_has_the_readers_that_were_added(
             steps in prop::collection::vec((0..3_usize, 0..4_u8, 0..60_u64, 0..20_u8), 1..300)

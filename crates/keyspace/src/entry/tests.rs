@@ -4,6 +4,7 @@ use super::*;
 use crate::value::BLOB_LEN_MIN;
 use proptest::prelude::*;
 use tierce_cask::ColdLocation;
+use tierce_harness::effort;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -181,7 +182,7 @@ fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 24 } else { 512 },
+        cases: if cfg!(miri) { 24 } else { effort(512) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

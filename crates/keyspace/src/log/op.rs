@@ -760,6 +760,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
     use crate::usage::Access;
@@ -790,6 +791,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(200)))]
+
         #[test]
         #[cfg_attr(miri, ignore = "takes minutes, and rests on entries, which have tests of their own")]
         fn an_entry_comes_back(

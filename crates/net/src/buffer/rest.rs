@@ -148,6 +148,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -174,7 +175,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 },
+            cases: if cfg!(miri) { 4 } else { effort(256) },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

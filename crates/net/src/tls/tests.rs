@@ -14,6 +14,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, SupportedProtocolVersion,
 };
+use tierce_harness::effort;
 
 use super::{Buffers, Progress, Tls};
 
@@ -138,7 +139,7 @@ fn version() -> impl Strategy<Value = &'static SupportedProtocolVersion> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 0 } else { 64 },
+        cases: if cfg!(miri) { 0 } else { effort(64) },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

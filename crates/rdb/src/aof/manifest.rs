@@ -211,6 +211,7 @@ fn quote(name: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[test]
     fn reads_what_redis_wrote() {
@@ -247,6 +248,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn a_manifest_comes_back(prefix in "[^/\0]{1,20}") {
             let manifest = Manifest::fresh(&prefix);

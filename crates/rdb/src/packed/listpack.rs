@@ -200,6 +200,7 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     fn come_back(strings: &[Vec<u8>]) {
         let mut builder = Builder::new();
@@ -258,6 +259,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn any_strings_come_back(strings in vec(vec(any::<u8>(), 0..200), 0..20)) {
             come_back(&strings);

@@ -1,6 +1,7 @@
 //! A link against simulated primaries, with input split at any byte, and against garbage.
 
 use proptest::prelude::*;
+use tierce_harness::effort;
 
 use super::handshake::push_command;
 use super::*;
@@ -271,6 +272,8 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(128)))]
+
     #[test]
     fn how_bytes_arrive_makes_no_difference(
         file in proptest::collection::vec(prop_oneof![Just(b'm'), any::<u8>()], 0..3000),

@@ -22,6 +22,8 @@ mod server;
 mod truth;
 mod world;
 
+use tierce_harness::effort;
+
 use self::world::{Seen, World};
 
 /// A rule that is left out.
@@ -80,21 +82,16 @@ const FAULTS: [Fault; 16] = [
     Fault::StreamBeginsLate,
 ];
 
-/// Seeds without `TIERCE_TEST_SEEDS`.
-const SEEDS: u64 = 2_000;
+/// Seeds in an ordinary test run.
+const SEEDS: u64 = 500;
 
 /// So many seeds at most until a fault is found.
 const SEEDS_OF_FAULT: u64 = 2_000;
 
-fn seeds() -> u64 {
-    let seeds = std::env::var("TIERCE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    seeds.unwrap_or(SEEDS)
-}
-
 #[test]
 fn data_are_those_of_their_place_whatever_fails() {
     let mut seen = Seen::default();
-    for seed in 0..seeds() {
+    for seed in 0..effort(SEEDS) {
         let run = World::new(seed, None).run();
         match run {
             Ok(of_seed) => seen.add(&of_seed),

@@ -56,6 +56,7 @@ fn text_of(value: AnyRef<'_>) -> der::Result<String> {
 mod tests {
     use proptest::prelude::*;
     use rustls::pki_types::pem::PemObject;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -93,6 +94,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn a_damaged_subject_is_no_more_than_an_error(
             at in 0..40_usize,

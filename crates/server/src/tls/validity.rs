@@ -63,6 +63,7 @@ mod tests {
     use proptest::prelude::*;
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
+    use tierce_harness::effort;
 
     use super::*;
 
@@ -77,6 +78,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn a_damaged_certificate_is_no_more_than_an_error(at: usize, byte: u8, len: usize) {
             let mut damaged = certificate().to_vec();

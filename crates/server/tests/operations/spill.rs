@@ -24,7 +24,7 @@ fn what_is_too_long_stays_in_memory_and_full_batches_end() {
     let options = "--appendonly no --shards 1 --maxmemory 40mb --maxmemory-policy spill";
     let server = TestServer::limited(Arc::new(OsDisk), options, LIMITS);
     let mut client = server.client();
-    let keys = 150;
+    let keys = 120;
     // Zeros with the key's number behind.
     for number in 0..keys {
         let (digits, len) = (format!("{number:05}"), len(number));
@@ -50,8 +50,9 @@ fn figure(client: &mut Client, name: &str) -> u64 {
 
 /// Writes keys from `first` on until one is refused for lack of memory; which one that was.
 fn write_until_full(client: &mut Client, first: usize) -> usize {
+    let zeros = "0".repeat(VALUE_LEN - 10);
     let refused = (first..first + 100_000).find(|number| {
-        let reply = client.call(&format!("SET k{number} {number:0>VALUE_LEN$}"));
+        let reply = client.call(&format!("SET k{number} {zeros}{number:010}"));
         assert!(reply == "OK" || reply.starts_with("-OOM"), "{reply}");
         reply != "OK"
     });

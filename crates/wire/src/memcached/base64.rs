@@ -34,6 +34,7 @@ pub fn decode<'o>(text: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[test]
     fn the_examples_of_the_standard() {
@@ -66,6 +67,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn bytes_come_back(bytes in prop::collection::vec(any::<u8>(), 1..300)) {
             let mut text = Vec::new();

@@ -152,8 +152,11 @@ impl Big {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn decimal_digits_are_read_and_printed(text in "[1-9][0-9]{0,200}") {
             prop_assert_eq!(Big::from_digits(text.bytes()).into_decimal(), text);

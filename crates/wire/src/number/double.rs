@@ -193,6 +193,7 @@ impl fmt::Debug for DoubleText {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[track_caller]
     fn check(value: f64, expected: &str) {
@@ -291,6 +292,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn what_is_printed_reads_back(bits: u64) {
             let value = f64::from_bits(bits);

@@ -59,6 +59,7 @@ fn digit(byte: u8) -> Option<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[test]
     fn bounds_of_the_types_are_read() {
@@ -85,6 +86,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         #[test]
         fn what_is_printed_is_read(signed: i64, unsigned: u64) {
             prop_assert_eq!(parse_i64(signed.to_string().as_bytes()), Some(signed));

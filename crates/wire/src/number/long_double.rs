@@ -194,6 +194,7 @@ fn format_fraction(mantissa: u64, exponent: i32) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tierce_harness::effort;
 
     #[track_caller]
     fn parse(text: &str) -> LongDouble {
@@ -259,6 +260,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(effort(256)))]
+
         /// Below 32 the errors of two conversions and a sum, three halves of 2^-59, are less than
         /// half of the last decimal.
         #[test]

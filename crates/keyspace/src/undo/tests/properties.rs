@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tierce_collections::random::Random;
+use tierce_harness::effort;
 
 use super::act::act;
 use super::world::{DBS, NOW_MS, State, World, recount};
@@ -80,7 +81,7 @@ fn check_at_the_limit(seed: u64) {
 
 #[test]
 fn a_rollback_restores_everything_at_the_memory_limit() {
-    (0..SEEDS / 3).for_each(check_at_the_limit);
+    (0..seeds() / 3).for_each(check_at_the_limit);
 }
 
 /// Some steps stay and some are taken back; another keyspace does those that stay, without an undo log.
@@ -123,7 +124,9 @@ fn check_commits(seed: u64, [undoing, plain]: [&World; 2]) {
     }
 }
 
-const SEEDS: u64 = if cfg!(miri) { 1 } else { 150 };
+fn seeds() -> u64 {
+    if cfg!(miri) { 1 } else { effort(100) }
+}
 
 fn spilling(seed: u64) -> World {
     World::with(seed, 150, Sizes::default(), true)
@@ -131,17 +134,17 @@ fn spilling(seed: u64) -> World {
 
 #[test]
 fn a_rollback_restores_everything() {
-    (0..SEEDS).for_each(|seed| check_rollbacks(seed, &World::new(seed, 150)));
+    (0..seeds()).for_each(|seed| check_rollbacks(seed, &World::new(seed, 150)));
 }
 
 #[test]
 fn a_rollback_restores_values_on_disk() {
-    (0..SEEDS / 3).for_each(|seed| check_rollbacks(seed, &spilling(seed)));
+    (0..seeds() / 3).for_each(|seed| check_rollbacks(seed, &spilling(seed)));
 }
 
 /// Of worlds where versions have been told: what is told when the first client asks is another version.
 fn check_all_commits(begin: impl Fn(u64) -> World) {
-    for seed in (0..SEEDS).filter(|seed| seed % 3 == 2) {
+    for seed in (0..seeds()).filter(|seed| seed % 3 == 2) {
         let [undoing, plain] = [(); 2].map(|()| begin(seed));
         check_commits(seed, [&undoing, &plain]);
     }
@@ -200,7 +203,7 @@ fn check_log(seed: u64) {
 
 #[test]
 fn a_log_has_what_stays() {
-    (0..SEEDS).for_each(check_log);
+    (0..seeds()).for_each(check_log);
 }
 
 #[test]
@@ -248,7 +251,7 @@ fn planted_faults_are_found() {
     use crate::planted::{Fault, plant};
     for fault in Fault::OF_UNDO {
         plant(Some(fault));
-        let is_found = (0..SEEDS).any(|seed| {
+        let is_found = (0..seeds()).any(|seed| {
             let check = || match fault {
                 Fault::UndoOfLocations => {
                     let [undoing, plain] = [(); 2].map(|()| spilling(seed * 3 + 1));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tierce_collections::CollectionKind;
+use tierce_harness::effort;
 use tierce_keyspace::{
     CodeKind, CollectionPart, IntText, ItemNote, Keyspace, Marks, Options, SavedCollection,
     SavedValue, Snapshot, SnapshotPiece,
@@ -205,6 +206,8 @@ fn note() -> impl Strategy<Value = ItemNote> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(effort(160)))]
+
     #[test]
     fn nothing_is_lost_on_the_way(
         commands in prop::collection::vec(command(), 0..80),
