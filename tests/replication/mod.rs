@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use tierce_harness::{Connection, Launch, TempDir};
+use tierce_harness::{Connection, Launch, Server, TempDir, wait_until};
 
 use crate::program;
 
@@ -36,6 +36,16 @@ pub(crate) fn on_a_full_disk(dir: &TempDir, kib: u32) -> Launch {
     std::fs::write(&limited, script).expect("a file");
     std::fs::set_permissions(&limited, Permissions::from_mode(0o755)).expect("a mode");
     Launch::new(limited)
+}
+
+/// Writes more than the disk of [`on_a_full_disk`] takes, until writes are refused.
+pub(crate) fn fill_disk(server: &Server) {
+    let mut unlucky = server.connect();
+    unlucky.request(&[&b"SET"[..], b"large", &vec![b'x'; 12_000_000]]);
+    // It may be acknowledged before the disk is asked for so much.
+    unlucky.reply_or_rest();
+    let mut c = server.connect();
+    wait_until("writes are refused", || c.ask("SET a 1").to_string().starts_with("-MISCONF"));
 }
 
 /// The value of a line of `INFO replication`.

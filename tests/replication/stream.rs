@@ -387,3 +387,21 @@ fn the_rest_of_the_stream_needs_no_word_on_full_copies() {
     let refused = replica.come_back_plainly(&server);
     assert!(refused.contains("REPLCONF capa eof"), "{refused}");
 }
+
+/// As in Redis, whatever the stream does next.
+#[test]
+fn a_client_that_waits_on_a_replica_gets_what_comes_and_goes() {
+    let server = primary();
+    let mut c = server.connect();
+    let replica = launch().with("replicaof", &format!("127.0.0.1 {}", server.port())).start();
+    let (mut waiting, mut other) = (replica.connect(), replica.connect());
+    wait_until("the link is up", || info(&mut other, "master_link_status") == "up");
+    for round in 1..20 {
+        waiting.send("XREAD BLOCK 0 STREAMS s $\r\n");
+        wait_until("it waits", || other.ask("INFO clients").text().contains("blocked_clients:1"));
+        c.send(format!("XADD s {round}-1 a b\r\nDEL s\r\n"));
+        c.expect(&format!("\"{round}-1\""));
+        c.expect(":1");
+        waiting.expect(&format!("[[\"s\", [[\"{round}-1\", [\"a\", \"b\"]]]]]"));
+    }
+}

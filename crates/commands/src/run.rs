@@ -46,6 +46,10 @@ const GAVE_UP: CommandError = CommandError::new(
     "TRYAGAIN the command was held back for too long: by CLIENT PAUSE, for memory, or by a slow disk",
 );
 
+const LOG_IS_LATE: CommandError = CommandError::new(
+    "TRYAGAIN the log is still being switched; INFO persistence tells when it is",
+);
+
 /// A call beside the workers waits so long for shards that others hold before it looks whether it gives up.
 const SHARD_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -578,8 +582,8 @@ impl<'k> Run<'k, '_> {
         };
         // Clients that wait may need shards for which this thread would have to wait, a stream without limit.
         let ready = match by {
-            Runs::AtOnce => Ready::HandOver,
-            Runs::OfPrimary { .. } if kernel.offload.is_open() => Ready::HandOver,
+            Runs::AtOnce => Ready::ServeAtOnce,
+            Runs::OfPrimary { .. } if kernel.offload.is_open() => Ready::ServeAtOnce,
             Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => Ready::Serve,
         };
         let turn = Turn { kernel, counters, now_ms };
@@ -610,7 +614,7 @@ impl<'k> Run<'k, '_> {
             }
             Awaited::LogSwitch { on, .. } => match self.await_log(on) {
                 Reached::Now => reply.ok(),
-                Reached::Later(_) => reply.error(&GAVE_UP),
+                Reached::Later(_) => reply.error(&LOG_IS_LATE),
                 Reached::Never(cause) => reply.error(&waiting::not_switched(&cause)),
             },
             _ => reply.error(&NO_CONNECTION),

@@ -180,12 +180,12 @@ pub fn settle(
     let Some(unconfirmed) = waits.end_unconfirmed() else { return Settled::Goes };
     waits.logged.awaits_device |= unconfirmed.awaits_device && is_confirmed;
     let closes = unconfirmed.closes || is_closing;
-    if !is_confirmed {
-        kernel.count_error(&unconfirmed.level.error());
-    }
     match session.caller() {
         Some(caller) => {
             let proto = caller.proto;
+            let errors =
+                unconfirmed.replies.iter().filter(|held| held.has_written && !is_confirmed);
+            errors.for_each(|_| kernel.count_error(&unconfirmed.level.error()));
             unconfirmed.write(is_confirmed, output, proto);
             // What has come meanwhile follows the replies.
             caller.catch_up(&kernel.pubsub, output, proto);

@@ -24,6 +24,26 @@ fn a_client_that_waits_for_keys_is_served_at_its_own_level() {
     waiting.expect("[\"list\", \"a\"]");
 }
 
+/// Its level can be met no more, and those behind it need none.
+#[test]
+fn a_client_whose_level_is_lost_keeps_nobody_waiting() {
+    let server = primary().with("repl-backlog-ttl", "1").start();
+    let replica = Replica::new(&server);
+    let (mut first, mut second, mut other) = (server.connect(), server.connect(), server.connect());
+    first.check("CLIENT DURABILITY replicas:1", "+OK");
+    first.send("BLPOP list 0\r\n");
+    wait_until_blocked(&mut other);
+    second.send("BLPOP list 0\r\n");
+    wait_until("both wait", || other.ask("INFO clients").text().contains("blocked_clients:2"));
+    drop(replica);
+    wait_until("the stream has ended", || {
+        other.ask("INFO replication").text().contains("repl_backlog_active:0")
+    });
+    other.check("RPUSH list a", ":1");
+    first.expect("-NOREPLICAS Not enough good replicas to write.");
+    second.expect("[\"list\", \"a\"]");
+}
+
 #[test]
 fn a_read_that_has_waited_does_not_wait_for_replicas() {
     let server = primary().start();

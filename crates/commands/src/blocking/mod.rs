@@ -24,14 +24,14 @@ use std::sync::atomic::fence;
 use parking_lot::Mutex;
 use tierce_keyspace::{Cancelled, Db, Key, Reason};
 use tierce_output::Output;
-use tierce_wire::resp::{OwnedArgs, Proto};
+use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
 use crate::clients::{Client, ClientFlags, Listener};
 use crate::error::CommandError;
+use crate::execute::{self, Context, Guard};
 pub use crate::execute::{Attempt, Mode};
-use crate::execute::{Context, Guard};
 use crate::kernel::Kernel;
 use crate::reply::Reply;
 pub use crate::waiting::Patience;
@@ -39,7 +39,7 @@ use crate::waiting::{self, Awaited, ReplyTo};
 
 pub(crate) use nonblocking::{accept_results, cancel, cancel_all, client_leaves, listener};
 pub use nonblocking::{result_is_due, send_away};
-pub use serve::serve;
+pub use serve::{serve, serve_at_once};
 
 /// What a command waits for.
 pub(crate) struct Wait<'a> {
@@ -73,6 +73,28 @@ struct Blocked {
     caller: Mutex<Caller>,
     command: OwnedArgs,
     group: Option<Box<[u8]>>,
+    /// The shards of all keys of its command, those that it does not wait for as well.
+    shards: Box<[usize]>,
+}
+
+impl Blocked {
+    /// Whether its command needs one of these shards.
+    fn needs_any(&self, shards: &[usize]) -> bool {
+        self.shards.iter().any(|shard| shards.contains(shard))
+    }
+
+    /// Whether its command needs the shard of the key that it waits for, and no other.
+    fn is_in_one_shard(&self) -> bool {
+        self.shards.iter().all(|shard| *shard == self.shards[0])
+    }
+}
+
+/// The shards of the keys of a call.
+fn shards_of(kernel: &Kernel, call: Args<'_>) -> Box<[usize]> {
+    let Ok(command) = execute::resolve(kernel, call) else { return Box::default() };
+    let keyspace = &kernel.keyspace;
+    let shard_of = |index| keyspace.shard_of(keyspace.hash(call.at(index)));
+    command.spec.key_indexes(call).map(shard_of).collect()
 }
 
 /// Offers each of some keys to `serve`, which replies if it finds something there. If it finds nothing
@@ -130,6 +152,7 @@ pub(crate) fn wait(
         to: to.clone(),
         proto: caller.proto,
         caller: Mutex::new(stand_in(caller)),
+        shards: shards_of(kernel, command.as_args()),
         command,
         group: group.map(Box::from),
     };
@@ -185,16 +208,22 @@ pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
     }
 }
 
-fn write_in_vain(kernel: &Kernel, reason: Reason, reply: &mut Reply<'_>) {
+/// The error for a client that is not served for this reason; none if it is told that there is nothing.
+fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
     const ERROR: CommandError = CommandError::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-    let error = match reason {
-        UNBLOCKED => ERROR,
-        ROLE_CHANGED => ENDED_BY_ROLE,
-        REDIRECTED => kernel.redirection().unwrap_or(ENDED_BY_ROLE),
-        _ => return reply.null_array(),
-    };
-    kernel.count_error(&error);
-    reply.error(&error);
+    match reason {
+        UNBLOCKED => Some(ERROR),
+        ROLE_CHANGED => Some(ENDED_BY_ROLE),
+        REDIRECTED => Some(kernel.redirection().unwrap_or(ENDED_BY_ROLE)),
+        _ => None,
+    }
+}
+
+fn write_in_vain(kernel: &Kernel, reason: Reason, reply: &mut Reply<'_>) {
+    match error_in_vain(kernel, reason) {
+        Some(error) => reply.error(&error),
+        None => reply.null_array(),
+    }
 }
 
 /// Answers a client that is not served for this reason.
@@ -207,6 +236,9 @@ fn answer_in_vain(kernel: &Kernel, to: &Destination, proto: Proto, reason: Reaso
     }
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
     let mut output = Output::new();
+    if let Some(error) = error_in_vain(kernel, reason) {
+        kernel.count_error(&error);
+    }
     write_in_vain(kernel, reason, &mut Reply::new(&mut output, proto));
     let reply = Answered::With(output.take());
     let (to, logged_at, invalidation) = (to.clone(), None, None);

@@ -31,6 +31,8 @@ struct Serving<'k, 'o> {
     /// Replies are written here first; empty in between.
     output: &'o mut Output,
     now_ms: i64,
+    /// This thread waits for no shard: it leaves clients that need more than the one of their key to others.
+    at_once: bool,
 }
 
 /// What came of an attempt to serve a client.
@@ -65,17 +67,33 @@ pub fn serve<'k>(
     output: &mut Output,
     now_ms: i64,
 ) -> u64 {
-    let since_nanos = (kernel.nanos)();
-    let mut serving = Serving { kernel, counters, output, now_ms };
-    while locks.has_ready() {
-        for key in locks.take_ready() {
-            serving.serve_key(locks, &key);
-        }
-    }
-    (kernel.nanos)().saturating_sub(since_nanos)
+    Serving { kernel, counters, output, now_ms, at_once: false }.serve(locks)
+}
+
+/// The same for a thread that must not wait: it serves those clients that need no more than the shard of their key, and
+/// leaves the others to threads for long commands.
+#[cold]
+pub fn serve_at_once<'k>(
+    kernel: &'k Kernel,
+    locks: &mut ShardLocks<'k>,
+    counters: &'k Counters,
+    now_ms: i64,
+) -> u64 {
+    let output = &mut Output::new();
+    Serving { kernel, counters, output, now_ms, at_once: true }.serve(locks)
 }
 
 impl<'k> Serving<'k, '_> {
+    fn serve(mut self, locks: &mut ShardLocks<'k>) -> u64 {
+        let since_nanos = (self.kernel.nanos)();
+        while locks.has_ready() {
+            for key in locks.take_ready() {
+                self.serve_key(locks, &key);
+            }
+        }
+        (self.kernel.nanos)().saturating_sub(since_nanos)
+    }
+
     fn serve_key(&mut self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
         let mut after = None;
         // Groups that have read all of the stream: one look is enough for all of their consumers that wait.
@@ -85,17 +103,18 @@ impl<'k> Serving<'k, '_> {
         let keyspace = &self.kernel.keyspace;
         let hash = keyspace.hash(&key.1);
         loop {
+            if self.at_once && !locks.try_reach(hash) {
+                return self.kernel.offload.serve(key.clone());
+            }
             if self.is_held_by_program(locks, hash) || locks.reach(hash).is_err() {
                 return self.leave_for_later(locks, key);
             }
             let may_find = |waiter: &Waiter| {
-                let group = waiter.about::<Blocked>().and_then(|blocked| blocked.group.as_ref());
-                let needs_busy = || {
-                    let mut keys = waiter.keys().iter();
-                    keys.any(|(_, key)| busy.contains(&keyspace.shard_of(keyspace.hash(key))))
-                };
-                group.is_none_or(|group| !read_up.contains(group))
-                    && (busy.is_empty() || !needs_busy())
+                waiter.about::<Blocked>().is_none_or(|blocked| {
+                    let is_read_up =
+                        blocked.group.as_ref().is_some_and(|group| read_up.contains(group));
+                    !is_read_up && !blocked.needs_any(&busy)
+                })
             };
             let Some(waiter) = locks.claim_waiter(key, after, self.now_ms, may_find) else {
                 return;
@@ -226,6 +245,9 @@ impl<'k> Serving<'k, '_> {
             // It goes on meanwhile, and may have chosen another version.
             caller.proto = deferred.choose_proto();
         }
+        if self.at_once && !blocked.is_in_one_shard() {
+            return Outcome::Long;
+        }
         if let Err(error) = self.check_rights(blocked, caller, command) {
             let mut reply = Reply::new(self.output, caller.proto);
             let refused = Refused { command: Some(command), error };
@@ -233,7 +255,9 @@ impl<'k> Serving<'k, '_> {
             return Outcome::Served;
         }
         let may_leave = self.may_leave(locks);
-        let attempt = Attempt { is_on_worker: locks.is_of_worker(), ..Attempt::default() };
+        let must_be_brief = locks.is_of_worker() || self.at_once;
+        let attempt = Attempt { is_on_worker: must_be_brief, ..Attempt::default() };
+        let level = caller.replica_level(self.kernel);
         let begin = self.output.mark();
         let reply = Reply::new(self.output, caller.proto);
         let turn = Turn { kernel: self.kernel, counters: self.counters, now_ms: self.now_ms };
@@ -250,6 +274,10 @@ impl<'k> Serving<'k, '_> {
                     // It began to wait when the role changed.
                     let error = ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE);
                     ctx.fail(&error);
+                }
+                Some(Interrupt::Gate) if level.is_some() && self.kernel.lacks_replicas(level) => {
+                    // Its level can no longer be met, and others wait behind it.
+                    ctx.fail(&CommandError::TOO_FEW_REPLICAS);
                 }
                 Some(Interrupt::Gate | Interrupt::Role) => return Outcome::Held,
                 None => {}

@@ -31,8 +31,8 @@ pub enum Late {
 pub enum Ready {
     /// This thread.
     Serve,
-    /// One that may wait for the shards which they need.
-    HandOver,
+    /// This thread, as far as it need not wait for a shard, and else one that may.
+    ServeAtOnce,
 }
 
 /// One attempt to run a request, and the account of it. It has neither run nor replied if it is interrupted.
@@ -109,14 +109,10 @@ impl<'k> Attempt<'_, 'k> {
 
     fn serve_ready(&self, locks: &mut ShardLocks<'k>, meter: &mut Meter<'k>) {
         let Turn { kernel, counters, now_ms } = self.turn;
-        match self.ready {
-            Ready::HandOver => {
-                locks.take_ready().into_iter().for_each(|key| kernel.offload.serve(key));
-            }
-            Ready::Serve => {
-                let serving = blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
-                meter.leave_out(serving);
-            }
-        }
+        let serving = match self.ready {
+            Ready::ServeAtOnce => blocking::serve_at_once(kernel, locks, counters, now_ms),
+            Ready::Serve => blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms),
+        };
+        meter.leave_out(serving);
     }
 }

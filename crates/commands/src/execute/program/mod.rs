@@ -174,11 +174,11 @@ impl<'k> Context<'_, 'k> {
         loop {
             match self.lock_and_run(program, &call, reach, terms)? {
                 Ended::Through(outbox) => {
-                    if !outbox.is_empty() {
-                        // This may take long, and nothing ends it.
+                    // Messages follow the order of the changes, unless the keys would stay locked for long.
+                    if outbox.takes_long(self.kernel) {
                         self.guard.end_turn();
-                        outbox.deliver(self.kernel, self.caller);
                     }
+                    outbox.deliver(self.kernel, self.caller);
                     return Ok(());
                 }
                 Ended::NeedsMore => {

@@ -20,6 +20,9 @@ const BYTES_MAX: usize = 64 << 20;
 /// So much is kept of it for clients of MONITOR. They must not have a program fail, so they do not see the rest.
 const SHOWN_BYTES_MAX: usize = 16 << 20;
 
+/// No more is delivered while the keys of the program are locked.
+const DELIVERED_AT_ONCE_MAX: usize = 256 << 10;
+
 /// Messages and lines of a program that has not ended.
 ///
 /// **Invariant:** it takes no more than the program may have collected, and one item: what comes when it is full is
@@ -45,9 +48,14 @@ struct Message {
 }
 
 impl Outbox {
-    /// Whether there is nothing to be done.
-    pub(super) fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.lines.is_empty() && self.shown.is_empty()
+    /// True if it takes long to deliver it, which nothing ends.
+    pub(super) fn takes_long(&self, kernel: &Kernel) -> bool {
+        let mut weight = self.shown.len() + self.lines.len();
+        let weigh = |message: &Message| {
+            weight += 1 + kernel.pubsub.weight_of_patterns(&message.channel, WEIGHT_MAX);
+            weight > WEIGHT_MAX
+        };
+        self.bytes > DELIVERED_AT_ONCE_MAX || self.messages.iter().any(weigh)
     }
 
     /// Whether it has collected more than it may.

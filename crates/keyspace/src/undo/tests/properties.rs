@@ -251,7 +251,8 @@ fn planted_faults_are_found() {
     use crate::planted::{Fault, plant};
     for fault in Fault::OF_UNDO {
         plant(Some(fault));
-        let is_found = (0..seeds()).any(|seed| {
+        // Some are found late; the search ends there.
+        let is_found = (0..1000).any(|seed| {
             let check = || match fault {
                 Fault::UndoOfLocations => {
                     let [undoing, plain] = [(); 2].map(|()| spilling(seed * 3 + 1));
