@@ -87,12 +87,13 @@ fn stream(key: &[u8], detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -
     lines.extend(known.map(|fact| format!("{fact} {}", facts.field(fact))));
     for group in ask(&[b"XINFO", b"GROUPS", key]).items() {
         let name = group.field("name").bytes().to_vec();
-        let known = ["consumers", "pending", "last-delivered-id", "entries-read", "lag"];
-        lines.push(format!(
-            "{} {:?}",
-            name.escape_ascii(),
-            known.map(|fact| group.field(fact).to_string())
-        ));
+        let mut known = vec!["consumers", "pending", "last-delivered-id", "entries-read"];
+        if detail == Detail::Everything {
+            // Redis 7.0 takes the entries that were read from those that were added, whichever they are.
+            known.push("lag");
+        }
+        let known: Vec<_> = known.iter().map(|fact| group.field(fact).to_string()).collect();
+        lines.push(format!("{} {known:?}", name.escape_ascii()));
         for consumer in ask(&[b"XINFO", b"CONSUMERS", key, &name]).items() {
             let known = ["name", "pending"].map(|fact| consumer.field(fact).to_string());
             lines.push(format!("{} {known:?}", name.escape_ascii()));
