@@ -172,7 +172,7 @@ impl Transaction {
         &self.known
     }
 
-    /// What EXEC will do to the data: nothing if it will be refused.
+    /// The access of EXEC to the data: none if it will be refused.
     #[must_use]
     pub fn access(&self) -> Access {
         if self.is_doomed { Access::READ } else { self.access }

@@ -95,7 +95,7 @@ impl<'k> ShardLocks<'k> {
         };
     }
 
-    /// Whether the use of keys is noted.
+    /// `Yes` if the use of keys is noted.
     pub fn touch(&self) -> Touch {
         match self.thread.usage {
             Usage::None => Touch::No,

@@ -141,7 +141,7 @@ fn roll_back(keyspace: &Keyspace, random: &mut Random) {
 /// heaps with items of deadlines that no key has.
 const ROOM_BYTES_MAX: isize = 64 * 1024;
 
-/// What the allocator may need more of: 800 bytes for each of 5,000 guards.
+/// Room for the allocator: 800 bytes for each of 5,000 guards.
 const RESIDENT_GROWTH_MAX: usize = 4 << 20;
 
 /// Memory of this process, by the system's count.

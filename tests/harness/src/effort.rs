@@ -1,11 +1,12 @@
-//! How much the tests with random input do.
+//! The number of cases of tests with random input.
 
 use std::ops::Mul;
 
 /// The factor, a whole number.
 const VARIABLE: &str = "TIERCE_TEST_EFFORT";
 
-/// How many cases, seeds or rounds a test goes through: `cases` times `TIERCE_TEST_EFFORT`, which is 1 by default.
+/// The number of cases, seeds or rounds that a test goes through: `cases` times `TIERCE_TEST_EFFORT`, which is 1 by
+/// default.
 ///
 /// # Panics
 /// When the variable is no number from 1 to 65535.

@@ -78,12 +78,12 @@ struct Blocked {
 }
 
 impl Blocked {
-    /// Whether its command needs one of these shards.
+    /// True if its command needs one of these shards.
     fn needs_any(&self, shards: &[usize]) -> bool {
         self.shards.iter().any(|shard| shards.contains(shard))
     }
 
-    /// Whether its command needs the shard of the key that it waits for, and no other.
+    /// True if its command needs no shard beside that of the key which it waits for.
     fn is_in_one_shard(&self) -> bool {
         self.shards.iter().all(|shard| *shard == self.shards[0])
     }
@@ -236,10 +236,8 @@ fn answer_in_vain(kernel: &Kernel, to: &Destination, proto: Proto, reason: Reaso
     }
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
     let mut output = Output::new();
-    if let Some(error) = error_in_vain(kernel, reason) {
-        kernel.count_error(&error);
-    }
     write_in_vain(kernel, reason, &mut Reply::new(&mut output, proto));
+    error_in_vain(kernel, reason).iter().for_each(|error| kernel.count_error(error));
     let reply = Answered::With(output.take());
     let (to, logged_at, invalidation) = (to.clone(), None, None);
     kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });

@@ -70,8 +70,8 @@ pub fn serve<'k>(
     Serving { kernel, counters, output, now_ms, at_once: false }.serve(locks)
 }
 
-/// The same for a thread that must not wait: it serves those clients that need no more than the shard of their key, and
-/// leaves the others to threads for long commands.
+/// Serves clients on a thread that must not wait: those that need no more than the shard of their key. It leaves the
+/// others to threads for long commands.
 #[cold]
 pub fn serve_at_once<'k>(
     kernel: &'k Kernel,
@@ -200,7 +200,7 @@ impl<'k> Serving<'k, '_> {
                 self.output.reset();
                 let args = blocked.command.as_args();
                 let command = execute::resolve(self.kernel, args).ok();
-                // What only reads waits for no more than it would without having waited.
+                // A read waits for no more than it would without having waited.
                 let writes = command.is_some_and(|command| Access::of(command.spec).writes);
                 let logged_at = if writes { self.note_logged(locks) } else { None };
                 if let Some(command) = command {

@@ -13,10 +13,10 @@ use crate::kernel::Kernel;
 use crate::reply::Reply;
 use crate::stats::Counters;
 
-/// What all requests of one turn of a thread have in common.
+/// The facts that all requests of one turn of a thread share.
 #[derive(Clone, Copy)]
 pub struct Turn<'k> {
-    /// What executes commands.
+    /// The kernel that executes commands.
     pub kernel: &'k Kernel,
     /// The counters of this thread.
     pub counters: &'k Counters,
@@ -36,13 +36,13 @@ impl Turn<'_> {
 
 /// A call, and by whom it is made.
 pub struct Request<'a, 'k> {
-    /// Who makes it.
+    /// The caller who makes it.
     pub caller: &'a mut Caller,
     /// The command; for a subcommand, that one.
     pub command: &'k Command,
     /// The arguments, with the name.
     pub args: Args<'a>,
-    /// Whether it may wait for keys.
+    /// The mode says if it may wait for keys.
     pub mode: Mode<'a>,
     /// An argument that has a vector of its own.
     pub large: Option<&'a Arc<Vec<u8>>>,

@@ -17,7 +17,7 @@ use crate::meter::{Meter, Timing, Words};
 use crate::reply::Reply;
 use crate::slowlog;
 
-/// Whether much time may have passed since the gates let the request through.
+/// Much time may have passed, or not, since the gates let the request through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Late {
     /// None has.
@@ -26,7 +26,7 @@ pub enum Late {
     Yes(Duration),
 }
 
-/// Who serves clients that wait for keys which the request has changed.
+/// The thread that serves clients which wait for keys that the request has changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// This thread.
@@ -43,11 +43,11 @@ pub struct Attempt<'a, 'k> {
     pub command: &'k Command,
     /// The arguments, with the name.
     pub args: Args<'a>,
-    /// Whether it may wait for keys.
+    /// The mode says if it may wait for keys.
     pub mode: Mode<'a>,
-    /// Whether it comes late.
+    /// Late or not.
     pub late: Late,
-    /// Who serves those that wait.
+    /// The thread that serves those that wait.
     pub ready: Ready,
 }
 

@@ -309,7 +309,7 @@ pub fn access_of(command: &Command<'_>) -> Option<Access> {
     })
 }
 
-/// What the server says when it refuses a request for this reason.
+/// The words of the server for this reason to refuse a request.
 pub fn refusal_text(fault: Fault) -> &'static str {
     match fault {
         Fault::OutOfMemory => "out of memory storing object",
