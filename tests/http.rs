@@ -254,6 +254,30 @@ fn users_have_their_rights_and_nobody_else_has_any() {
     assert_eq!(exchange(&http, &get("Bearer ann:word")).0, 401);
 }
 
+/// Connections are few, so guesses do not keep them for as long as it takes to look at one after the other.
+#[test]
+fn guesses_do_not_keep_their_connections() {
+    let http = with(launch().with("requirepass", "secret").with("http-timeout", "2"));
+    let guess = request("GET /get/a", &format!("{LOCAL}Authorization: Bearer guess\r\n"), b"");
+    (0..9).for_each(|_| assert_eq!(exchange(&http, &guess).0, 401));
+    let mut guessers: Vec<_> = (0..40).map(|_| http.connect()).collect();
+    guessers.iter_mut().for_each(|guesser| guesser.write_all(&guess).expect("sent"));
+    let mut waited_in_vain = 0;
+    for guesser in &mut guessers {
+        match response(guesser) {
+            (401, _) => {}
+            (429, text) => waited_in_vain += usize::from(text.contains("TRYAGAIN")),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(waited_in_vain > 20, "{waited_in_vain} of 40");
+    let mut admin = http.server.connect();
+    wait_until("no connection is left", || {
+        admin.ask("AUTH secret");
+        admin.ask("INFO clients").to_string().contains("http_clients:0")
+    });
+}
+
 /// A page that the user of this machine visits makes the browser send requests here.
 #[test]
 fn web_pages_are_kept_out() {

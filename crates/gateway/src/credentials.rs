@@ -11,7 +11,7 @@ use tierce_commands::acl::{self, Attempt, Rights};
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
 use tierce_engine::clock;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::Failure;
 
@@ -58,6 +58,10 @@ fn of_header(kernel: &Kernel, headers: &HeaderMap) -> Result<Option<Credentials>
     Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())
 }
 
+/// A request waits for so long at most until its password is looked at. A client that has gone meanwhile is not noticed,
+/// and connections are few.
+const TURN_SECONDS_MAX: u64 = 10;
+
 /// The credentials of a request, once they may be looked at: after many wrong passwords they wait, as AUTH does.
 pub(crate) async fn present(
     kernel: &Kernel,
@@ -66,6 +70,18 @@ pub(crate) async fn present(
 ) -> Result<Option<Credentials>, Failure> {
     let credentials = of_header(kernel, headers)?;
     let Some(Credentials { user, .. }) = &credentials else { return Ok(None) };
+    let limit = kernel.config.settings().http_timeout().min(Duration::from_secs(TURN_SECONDS_MAX));
+    match timeout(limit, turn(kernel, client, user)).await {
+        Ok(()) => Ok(credentials),
+        Err(_) => {
+            let text = "TRYAGAIN too many wrong passwords from this address or for this user";
+            Err(Failure::closing(StatusCode::TOO_MANY_REQUESTS, text))
+        }
+    }
+}
+
+/// Waits until a password of `user` may be looked at.
+async fn turn(kernel: &Kernel, client: &Client, user: &[u8]) {
     let mut attempt = Attempt::default();
     let mut now_ms = clock::unix_ms();
     while let Some(until_ms) = attempt.waits_until(&kernel.acl.guesses, client.host(), user, now_ms)
@@ -73,7 +89,6 @@ pub(crate) async fn present(
         sleep(Duration::from_millis((until_ms - now_ms).max(1) as u64)).await;
         now_ms = clock::unix_ms();
     }
-    Ok(credentials)
 }
 
 /// The rights that credentials give, or those of the default user if there is no password.
