@@ -381,14 +381,15 @@ impl<'k> ShardLocks<'k> {
     ) -> Result<Announcement<'k>, Busy> {
         let patience = match on_busy {
             OnBusy::WaitFor(patience) => Some(patience),
-            OnBusy::Wait | OnBusy::Fail | OnBusy::SetAside(_) => None,
+            OnBusy::Fail => Some(Duration::ZERO),
+            OnBusy::Wait | OnBusy::SetAside(_) => None,
         };
         self.thread.keyspace.announce(shards, patience)
     }
 
     /// Hands over what was done in the shards that are held; to be called before one of them is unlocked.
     #[inline]
-    pub(crate) fn commit_effects(&mut self) {
+    pub fn commit_effects(&mut self) {
         self.has_logged |= self.thread.effects.commit(self.thread.keyspace);
         self.tell_watchers();
     }

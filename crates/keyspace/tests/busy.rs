@@ -85,6 +85,7 @@ fn a_worker_is_refused_a_busy_shard_and_woken_when_it_is_free() {
     assert_eq!(worker.try_lock_many(&several).err(), Some(Busy { shard: 5 }));
     assert_eq!(worker.try_lock_all().err(), Some(Busy { shard: 2 }));
     assert!(!worker.is_within(), "all or none");
+    assert!(!keyspace.long_locks().try_reach(hash(5)), "it does not wait, as others of its kind");
     let mut other = keyspace.worker_locks(WORKER + 1);
     assert!([0, 1, 3, 4, 6, 7].iter().all(|shard| other.reach(hash(*shard)).is_ok()));
     drop(other);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tierce_harness::{Connection, wait_until};
+use tierce_harness::{Connection, Launch, wait_until};
 
 use super::primary;
 use crate::replication::fake_replica::Replica;
@@ -27,7 +27,13 @@ fn a_client_that_waits_for_keys_is_served_at_its_own_level() {
 /// Its level can be met no more, and those behind it need none.
 #[test]
 fn a_client_whose_level_is_lost_keeps_nobody_waiting() {
-    let server = primary().with("repl-backlog-ttl", "1").start();
+    for appendonly in ["no", "yes"] {
+        a_level_is_lost(primary().with("appendonly", appendonly));
+    }
+}
+
+fn a_level_is_lost(launch: Launch) {
+    let server = launch.with("repl-backlog-ttl", "1").start();
     let replica = Replica::new(&server);
     let (mut first, mut second, mut other) = (server.connect(), server.connect(), server.connect());
     first.check("CLIENT DURABILITY replicas:1", "+OK");

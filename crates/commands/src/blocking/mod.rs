@@ -143,7 +143,10 @@ pub(crate) fn wait(
         Mode::NonBlocking { to, name } => {
             match nonblocking::begin(kernel, caller, to, name, wait.command.as_args()) {
                 Ok(deferred) => Destination::Result(deferred),
-                Err(error) => return reply.error(&error),
+                Err(error) => {
+                    kernel.count_error(&error);
+                    return reply.error(&error);
+                }
             }
         }
     };
@@ -221,7 +224,10 @@ fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
 
 fn write_in_vain(kernel: &Kernel, reason: Reason, reply: &mut Reply<'_>) {
     match error_in_vain(kernel, reason) {
-        Some(error) => reply.error(&error),
+        Some(error) => {
+            kernel.count_error(&error);
+            reply.error(&error);
+        }
         None => reply.null_array(),
     }
 }
@@ -237,7 +243,6 @@ fn answer_in_vain(kernel: &Kernel, to: &Destination, proto: Proto, reason: Reaso
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
     let mut output = Output::new();
     write_in_vain(kernel, reason, &mut Reply::new(&mut output, proto));
-    error_in_vain(kernel, reason).iter().for_each(|error| kernel.count_error(error));
     let reply = Answered::With(output.take());
     let (to, logged_at, invalidation) = (to.clone(), None, None);
     kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });

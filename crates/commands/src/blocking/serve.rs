@@ -40,6 +40,8 @@ struct Serving<'k, 'o> {
 enum Outcome {
     /// It has its reply.
     Served,
+    /// It has an error for its reply, and its command has done nothing.
+    Refused,
     /// There was nothing for it.
     Nothing,
     /// It is not to be served any more.
@@ -124,7 +126,7 @@ impl<'k> Serving<'k, '_> {
             // Others have changed some of its keys meanwhile, and left them to this thread.
             let keys = if is_noted { waiter.keys() } else { slice::from_ref(key) };
             match outcome {
-                Outcome::Served | Outcome::Passed => {}
+                Outcome::Served | Outcome::Refused | Outcome::Passed => {}
                 Outcome::Nothing => {
                     let blocked = waiter.about::<Blocked>();
                     read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
@@ -135,8 +137,11 @@ impl<'k> Serving<'k, '_> {
                     busy.push(shard);
                 }
                 Outcome::Long => {
-                    let keys = keys.iter().cloned();
-                    return keys.for_each(|key| self.kernel.offload.serve(key));
+                    keys.iter().cloned().for_each(|key| self.kernel.offload.serve(key));
+                    if self.writes(&waiter) {
+                        // It goes before those behind it.
+                        return;
+                    }
                 }
                 Outcome::Held => {
                     let works = keys.iter().cloned().map(Work::Serve);
@@ -167,6 +172,12 @@ impl<'k> Serving<'k, '_> {
         }
     }
 
+    fn writes(&self, waiter: &Waiter) -> bool {
+        let args = waiter.about::<Blocked>().map(|blocked| blocked.command.as_args());
+        let command = args.and_then(|args| execute::resolve(self.kernel, args).ok());
+        command.is_none_or(|command| Access::of(command.spec).writes)
+    }
+
     /// Runs the command of a client that was claimed, and answers it if there is something for it. True if others have
     /// changed keys of it that this thread has not looked at.
     fn serve_one(&mut self, locks: &mut ShardLocks<'k>, waiter: &Arc<Waiter>) -> (Outcome, bool) {
@@ -192,7 +203,7 @@ impl<'k> Serving<'k, '_> {
         loop {
             let meter = Meter::start(self.kernel, self.counters);
             let outcome = self.attempt(locks, blocked, caller);
-            if outcome == Outcome::Served {
+            if matches!(outcome, Outcome::Served | Outcome::Refused) {
                 waiter.state.done();
                 locks.forget_waiter(waiter);
                 let reply = Answered::With(self.output.take());
@@ -200,9 +211,9 @@ impl<'k> Serving<'k, '_> {
                 self.output.reset();
                 let args = blocked.command.as_args();
                 let command = execute::resolve(self.kernel, args).ok();
-                // A read waits for no more than it would without having waited.
-                let writes = command.is_some_and(|command| Access::of(command.spec).writes);
-                let logged_at = if writes { self.note_logged(locks) } else { None };
+                // What has written nothing waits for no more than it would without having waited.
+                let has_written = outcome == Outcome::Served && self.writes(waiter);
+                let logged_at = if has_written { self.note_logged(locks) } else { None };
                 if let Some(command) = command {
                     let words = || slowlog::shorten(&self.kernel.commands, args);
                     meter.served(command, &caller.client, words);
@@ -218,7 +229,10 @@ impl<'k> Serving<'k, '_> {
                     Returned::CheckAgain if outcome == Outcome::Nothing => break,
                     Returned::CheckAgain => is_noted = true,
                     Returned::Answer(reason) => {
-                        locks.forget_waiter(waiter);
+                        match self.at_once {
+                            true => self.kernel.keyspace.forget_waiter_later(waiter),
+                            false => locks.forget_waiter(waiter),
+                        }
                         answer_in_vain(self.kernel, &blocked.to, blocked.proto, reason);
                         return (outcome, false);
                     }
@@ -252,7 +266,7 @@ impl<'k> Serving<'k, '_> {
             let mut reply = Reply::new(self.output, caller.proto);
             let refused = Refused { command: Some(command), error };
             execute::refuse(self.kernel, self.counters, &mut reply, &refused);
-            return Outcome::Served;
+            return Outcome::Refused;
         }
         let may_leave = self.may_leave(locks);
         let must_be_brief = locks.is_of_worker() || self.at_once;
@@ -282,7 +296,7 @@ impl<'k> Serving<'k, '_> {
                 Some(Interrupt::Gate | Interrupt::Role) => return Outcome::Held,
                 None => {}
             }
-            return Outcome::Served;
+            return Outcome::Refused;
         }
         if attempt.found_nothing.get() {
             self.output.truncate(begin);

@@ -147,8 +147,8 @@ struct Effects {
 
 /// How a run has ended that was not interrupted.
 enum Ended {
-    /// It has replied. Here is what happens now.
-    Through(Outbox),
+    /// It has replied. Here is what happens once the keys are unlocked.
+    Through(Option<Outbox>),
     /// It has reached for a key that is not locked, and nothing has happened.
     NeedsMore,
 }
@@ -173,12 +173,11 @@ impl<'k> Context<'_, 'k> {
         };
         loop {
             match self.lock_and_run(program, &call, reach, terms)? {
-                Ended::Through(outbox) => {
-                    // Messages follow the order of the changes, unless the keys would stay locked for long.
-                    if outbox.takes_long(self.kernel) {
+                Ended::Through(rest) => {
+                    if let Some(outbox) = rest {
                         self.guard.end_turn();
+                        outbox.deliver(self.kernel, self.caller);
                     }
-                    outbox.deliver(self.kernel, self.caller);
                     return Ok(());
                 }
                 Ended::NeedsMore => {
@@ -285,9 +284,12 @@ impl<'k> Context<'_, 'k> {
         reach: Reach,
         terms: Terms,
     ) -> Result<Ended, CommandError> {
+        let is_inside = self.is_within();
         if reach == Reach::All {
-            let run =
-                |ctx: &mut Context<'_, 'k>| ctx.run_within(program, call, terms, || Held::All);
+            let run = |ctx: &mut Context<'_, 'k>| {
+                let ended = ctx.run_within(program, call, terms, || Held::All)?;
+                Ok(ctx.deliver(ended, is_inside))
+            };
             return self.within(&[], ShardLocks::try_lock_all, run)?;
         }
         let keyspace = &self.kernel.keyspace;
@@ -296,14 +298,29 @@ impl<'k> Context<'_, 'k> {
             // One shard is locked in any case: what runs inside of a guard does not wait.
             hashes.push(keyspace.hash(b""));
         }
-        let is_inside = self.is_within();
         let run = |ctx: &mut Context<'_, 'k>| {
-            ctx.run_within(program, call, terms, || match is_inside {
+            let ended = ctx.run_within(program, call, terms, || match is_inside {
                 true => Held::All,
                 false => Held::Some(hashes.iter().map(|hash| keyspace.shard_of(*hash)).collect()),
-            })
+            })?;
+            Ok(ctx.deliver(ended, is_inside))
         };
         self.within(&[], |locks| locks.try_lock_many(&hashes), run)?
+    }
+
+    /// Sends the messages of a program that has ended while its keys are locked, so that they follow the order of the
+    /// changes; those to clients of this server not if that takes long, unless a transaction keeps the keys anyway.
+    fn deliver(&mut self, ended: Ended, is_inside: bool) -> Ended {
+        let Ended::Through(Some(outbox)) = ended else { return ended };
+        if !is_inside {
+            self.guard.locks.commit_effects();
+        }
+        outbox.tell_replicas(self.kernel, self.caller);
+        if outbox.takes_long() && !is_inside {
+            return Ended::Through(Some(outbox));
+        }
+        outbox.deliver(self.kernel, self.caller);
+        Ended::Through(None)
     }
 
     /// Runs it with the shards locked. `held` says which these are.
@@ -414,25 +431,26 @@ impl<'k> Context<'_, 'k> {
         terms: Terms,
     ) -> Result<Ended, CommandError> {
         let has_ended = !matches!(outcome, Outcome::Stopped(_));
-        if has_ended && effects.has_written && self.is_held_back() {
+        let is_seen = effects.has_written || effects.outbox.has_messages();
+        if has_ended && is_seen && self.is_held_back() {
             self.keep(effects, false);
             return Err(Interrupt::Gate.into());
         }
         let stop = match outcome {
             Outcome::Reply { is_error: false } => {
-                return Ok(Ended::Through(self.keep(effects, true)));
+                return Ok(self.keep(effects, true));
             }
             Outcome::Reply { is_error: true } => {
                 let is_kept = !self.is_atomic(program);
                 self.counters.failed(self.command.id);
                 self.counters.add(Stat::Errors, 1);
-                return Ok(Ended::Through(self.keep(effects, is_kept)));
+                return Ok(self.keep(effects, is_kept));
             }
             Outcome::Failed(failure) => {
                 let is_kept = !self.is_atomic(program);
                 self.counters.add(Stat::NestingLimitErrors, failure.is_too_deep.into());
                 self.reply_failure(&failure);
-                return Ok(Ended::Through(self.keep(effects, is_kept)));
+                return Ok(self.keep(effects, is_kept));
             }
             Outcome::Stopped(stop) => stop,
         };
@@ -466,14 +484,14 @@ impl<'k> Context<'_, 'k> {
     }
 
     /// Commits what the program has written, or takes it back. Returns what is still to happen.
-    fn keep(&mut self, effects: Effects, is_kept: bool) -> Outbox {
+    fn keep(&mut self, effects: Effects, is_kept: bool) -> Ended {
         self.caller.program_has_written |= effects.has_written && is_kept;
         match (effects.has_written, is_kept) {
             (false, _) => {}
             (true, true) => self.guard.commit(),
             (true, false) => self.guard.rollback(),
         }
-        if is_kept { effects.outbox } else { Outbox::default() }
+        Ended::Through(is_kept.then_some(effects.outbox))
     }
 
     fn is_atomic(&self, program: &Program<'_>) -> bool {

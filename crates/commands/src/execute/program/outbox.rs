@@ -49,13 +49,14 @@ struct Message {
 
 impl Outbox {
     /// True if it takes long to deliver it, which nothing ends.
-    pub(super) fn takes_long(&self, kernel: &Kernel) -> bool {
-        let mut weight = self.shown.len() + self.lines.len();
-        let weigh = |message: &Message| {
-            weight += 1 + kernel.pubsub.weight_of_patterns(&message.channel, WEIGHT_MAX);
-            weight > WEIGHT_MAX
-        };
-        self.bytes > DELIVERED_AT_ONCE_MAX || self.messages.iter().any(weigh)
+    pub(super) fn takes_long(&self) -> bool {
+        let items = self.messages.len() + self.lines.len() + self.shown.len();
+        self.bytes > DELIVERED_AT_ONCE_MAX || items > WEIGHT_MAX
+    }
+
+    /// True if it sends messages.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.messages.is_empty()
     }
 
     /// Whether it has collected more than it may.
@@ -104,15 +105,24 @@ impl Outbox {
         self.shown.push(line);
     }
 
-    /// Has all of it happen.
-    pub(super) fn deliver(self, kernel: &Kernel, caller: &mut Caller) {
+    /// Puts its messages into the stream to replicas.
+    pub(super) fn tell_replicas(&self, kernel: &Kernel, caller: &mut Caller) {
+        for Message { kind, channel, text } in &self.messages {
+            let command: &[u8] = if *kind == Kind::ShardChannel { b"SPUBLISH" } else { b"PUBLISH" };
+            caller.tell_replicas(&kernel.feed, command, channel, text);
+        }
+    }
+
+    /// Has all of it happen here. It waits for nobody: messages that many patterns have to be matched with, and those
+    /// behind them, are published by another thread.
+    pub(super) fn deliver(self, kernel: &Kernel, caller: &Caller) {
+        let mut work = WEIGHT_MAX;
         for Message { kind, channel, text } in self.messages {
-            if kind == Kind::ShardChannel {
-                caller.tell_replicas(&kernel.feed, b"SPUBLISH", &channel, &text);
-                kernel.pubsub.publish_to_shard(&channel, &text, None);
-            } else {
-                caller.tell_replicas(&kernel.feed, b"PUBLISH", &channel, &text);
-                publish(kernel, &channel, &text);
+            match kind {
+                Kind::ShardChannel => {
+                    kernel.pubsub.publish_to_shard(&channel, &text, None);
+                }
+                _ => work -= kernel.pubsub.notify(&channel, &text, work),
             }
         }
         let rest = (self.hidden > 0).then(|| {
@@ -123,15 +133,6 @@ impl Outbox {
             kernel.tell_all(&Notice::Monitor(line.into()));
         }
         self.lines.into_iter().for_each(|(level, text)| log(kernel, level, &text));
-    }
-}
-
-fn publish(kernel: &Kernel, channel: &[u8], message: &[u8]) {
-    let pubsub = &kernel.pubsub;
-    if pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
-        pubsub.publish_in_steps(channel, message);
-    } else {
-        pubsub.publish(channel, message, None);
     }
 }
 

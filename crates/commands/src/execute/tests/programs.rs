@@ -135,11 +135,12 @@ fn the_same_calls_lead_to_the_same_whatever_is_declared() {
 /// Many may take long, and nothing ends that. A few follow the order of the changes.
 #[test]
 fn messages_of_a_program_are_sent_while_its_key_is_free() {
-    assert!(are_sent_with_their_key_busy(1));
-    assert!(!are_sent_with_their_key_busy(20_000));
+    assert!(are_sent_with_their_keys_busy(1, &["string0"]));
+    assert!(are_sent_with_their_keys_busy(1, &["string0", "string1", "string2", "string3"]));
+    assert!(!are_sent_with_their_keys_busy(20_000, &["string0"]));
 }
 
-fn are_sent_with_their_key_busy(count: usize) -> bool {
+fn are_sent_with_their_keys_busy(count: usize, keys: &[&str]) -> bool {
     let mut bench = Bench::new(Proto::Resp2);
     let told = Arc::new(Mutex::new(Vec::new()));
     let (keyspace, seen) = (Arc::clone(&bench.kernel.keyspace), Arc::clone(&told));
@@ -151,7 +152,9 @@ fn are_sent_with_their_key_busy(count: usize) -> bool {
     let script = format!(
         "redis.call('incr', KEYS[1]) for _ = 1, {count} do redis.call('publish', 'c', 'm') end"
     );
-    bench.run(Way::Long, &[["EVAL", &script, "1", "string0"].map(|word| word.into()).to_vec()]);
+    let key_count = keys.len().to_string();
+    let call = ["EVAL", &script, &key_count].into_iter().chain(keys.iter().copied());
+    bench.run(Way::Long, &[call.map(|word| word.into()).collect()]);
     let told = told.lock();
     assert_eq!(told.len(), 1, "what waits to be delivered is told once");
     told[0]
