@@ -317,7 +317,7 @@ fn nothing_that_was_acknowledged_is_lost() {
 }
 
 fn kill_cycles() -> usize {
-    std::env::var("TIERCE_KILL_CYCLES").map_or(5, |cycles| cycles.parse().expect("a number"))
+    std::env::var("TIERCE_KILL_CYCLES").map_or(3, |cycles| cycles.parse().expect("a number"))
 }
 
 /// Sends steps, a few at a time, until the connection breaks.

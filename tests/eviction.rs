@@ -195,22 +195,22 @@ fn allkeys_policies_keep_memory_within_the_limit() {
 fn volatile_policies_evict_only_keys_with_a_deadline() {
     takes_up_to_seconds(180);
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
-        let server = launch().with("maxmemory", "2mb").with("maxmemory-policy", policy).start();
+        let server = launch().with("maxmemory", "1mb").with("maxmemory-policy", policy).start();
         let mut c = server.connect();
-        assert_eq!(fill(&mut c, "stays", 5000, 100, &[]), 0);
-        assert_eq!(fill(&mut c, "goes", 20_000, 100, &["EX", "10000"]), 0, "{policy}");
-        let limit = (2 << 20) + 32_000;
+        assert_eq!(fill(&mut c, "stays", 2000, 100, &[]), 0);
+        assert_eq!(fill(&mut c, "goes", 8000, 100, &["EX", "10000"]), 0, "{policy}");
+        let limit = (1 << 20) + 32_000;
         assert!(counted(&mut c) <= limit, "{policy}");
         let evicted = info(&mut c, "evicted_keys");
-        assert!(evicted > 5000, "{policy}: {evicted}");
-        for number in [0, 1, 777, 4999] {
+        assert!(evicted > 2000, "{policy}: {evicted}");
+        for number in [0, 1, 777, 1999] {
             c.check(&format!("EXISTS stays:{number}"), ":1");
         }
         // Those without take the room of those with, and then there is none.
-        let refused = fill(&mut c, "more", 20_000, 100, &[]);
-        assert!(refused > 5000, "{policy}: {refused}");
+        let refused = fill(&mut c, "more", 12_000, 100, &[]);
+        assert!(refused > 2000, "{policy}: {refused}");
         let keys = c.ask("DBSIZE").int();
-        assert_eq!(keys, 25_000 - refused as i64, "{policy}: none with a deadline is left");
+        assert_eq!(keys, 14_000 - refused as i64, "{policy}: none with a deadline is left");
         c.check("SET x y EX 100", OOM);
     }
 }

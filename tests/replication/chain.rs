@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use tierce_harness::{
-    Connection, Launch, Random, Server, TempDir, encode, takes_up_to_seconds, wait_until,
+    Connection, Launch, Random, Server, TempDir, effort, encode, takes_up_to_seconds, wait_until,
 };
 
 use super::fake_primary::{ID, OTHER_ID, Primary, file_that_says, stream};
@@ -424,7 +424,7 @@ impl Drop for EndsAtLast<'_> {
 #[test]
 fn no_change_is_lost_or_done_twice_when_roles_change() {
     takes_up_to_seconds(180);
-    const ROUNDS: usize = 8;
+    let rounds = effort(3_usize);
     let nowhere = Primary::new();
     for appendonly in ["no", "yes"] {
         let first = quiet().with("appendonly", appendonly).start();
@@ -450,7 +450,7 @@ fn no_change_is_lost_or_done_twice_when_roles_change() {
             }
             let _ends = EndsAtLast(&ends);
             let (mut primary, mut replica) = (&first, &second);
-            for _ in 0..ROUNDS {
+            for _ in 0..rounds {
                 let mut c = replica.connect();
                 wait_until("it follows", || info(&mut c, "master_link_status") == "up");
                 let before = written.load(Relaxed);
@@ -467,7 +467,7 @@ fn no_change_is_lost_or_done_twice_when_roles_change() {
             }
         });
         let (primary, replica) =
-            if ROUNDS.is_multiple_of(2) { (&first, &second) } else { (&second, &first) };
+            if rounds.is_multiple_of(2) { (&first, &second) } else { (&second, &first) };
         wait_for_same_stream(&[primary, replica]);
         assert_all_same(&[primary, replica]);
         assert_eq!((full_copies_for(&first), full_copies_for(&second)), (1, 0));
@@ -479,6 +479,7 @@ fn no_change_is_lost_or_done_twice_when_roles_change() {
 #[test]
 fn roles_go_round_while_clients_write() {
     takes_up_to_seconds(180);
+    let rounds = effort(7_usize);
     for appendonly in ["no", "yes"] {
         let first = quiet().with("appendonly", appendonly).start();
         let start = || quiet_replica(&first).with("appendonly", appendonly).start();
@@ -497,7 +498,7 @@ fn roles_go_round_while_clients_write() {
             }
             let _ends = EndsAtLast(&ends);
             let mut random = Random::new(77);
-            for round in 1..20 {
+            for round in 1..=rounds {
                 let primary = servers[round % 3];
                 let mut c = primary.connect();
                 match random.one_in(2) {
@@ -524,7 +525,7 @@ fn roles_go_round_while_clients_write() {
                 }
             }
         });
-        let last = servers[19 % 3];
+        let last = servers[rounds % 3];
         let others = servers.iter().copied().filter(|server| server.port() != last.port());
         let all: Vec<_> = [last].into_iter().chain(others).collect();
         wait_for_same_stream(&all);

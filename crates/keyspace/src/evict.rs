@@ -168,7 +168,7 @@ impl ShardLocks<'_> {
         let first = keyspace.larger_shard(scope, turn, mix(random) as usize);
         for step in 0..keyspace.shard_count() {
             let index = (first + step) % keyspace.shard_count();
-            if keyspace.bytes_in_scope(scope, index) == 0 || !self.try_reach_shard(index) {
+            if !keyspace.has_keys_in_scope(scope, index) || !self.try_reach_shard(index) {
                 continue;
             }
             search.want = want - seen;
@@ -219,6 +219,15 @@ impl Keyspace {
     pub(crate) fn larger_shard(&self, scope: Scope, a: usize, b: usize) -> usize {
         let [a, b] = [a, b].map(|number| number % self.shard_count());
         if self.bytes_in_scope(scope, a) >= self.bytes_in_scope(scope, b) { a } else { b }
+    }
+
+    fn has_keys_in_scope(&self, scope: Scope, shard: usize) -> bool {
+        let stats = &self.slots[shard].stats;
+        match scope {
+            Scope::All => stats.entry_bytes.get() > 0,
+            // A heap of deadlines may be full of those of keys that are gone.
+            Scope::Volatile => stats.dbs.used().any(|(_, db)| db.expires.get() > 0),
+        }
     }
 
     fn bytes_in_scope(&self, scope: Scope, shard: usize) -> u64 {
