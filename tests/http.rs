@@ -457,6 +457,26 @@ fn what_is_held_back_ends_in_an_error() {
     assert!(status == 503 && body.contains("held back for too long"), "{status} {body}");
 }
 
+/// The operator sees and ends what holds requests back, however many these are.
+#[test]
+fn requests_without_data_do_not_wait_for_those_that_are_held_back() {
+    let http = with(launch().with("http-timeout", "3600"));
+    let mut admin = http.server.connect();
+    admin.ask("CLIENT PAUSE 3600000 WRITE");
+    let mut held: Vec<_> = (0..140).map(|_| http.connect()).collect();
+    held.iter_mut()
+        .for_each(|one| one.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent"));
+    wait_until("all are read", || {
+        admin.ask("INFO clients").to_string().contains("http_requests:140")
+            || admin.ask("INFO stats").to_string().contains("http_requests:140")
+    });
+    let (status, _) = exchange(&http, &request("POST /", LOCAL, br#"["INFO","server"]"#));
+    assert_eq!(status, 200);
+    let (status, _) = exchange(&http, &request("POST /", LOCAL, br#"["CLIENT","UNPAUSE"]"#));
+    assert_eq!(status, 200);
+    held.iter_mut().for_each(|one| assert_eq!(response(one).0, 200));
+}
+
 /// A request whose user is deleted while it is held back does nothing, and says why.
 #[test]
 fn a_user_who_is_deleted_meanwhile_gets_nothing() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tierce_harness::{Connection, Random, Server, encode, takes_up_to_seconds};
+use tierce_harness::{Connection, Random, Server, effort, encode, takes_up_to_seconds};
 
 use crate::server;
 
@@ -105,7 +105,7 @@ fn while_keys_come_and_go_at_random() {
     let server = server();
     let (mut c, mut other) = (server.connect(), server.connect());
     fill(&mut c, "stable", 0..2_000);
-    for seed in 0..5 {
+    for seed in 0..effort(2) {
         let mut random = Random::new(seed);
         let found = scan(&mut c, "COUNT 30", |_| {
             let start = random.below(20_000);

@@ -93,7 +93,7 @@ pub mod replication;
 pub use commands::server::info::read_metrics;
 pub use commands::{table, table_for};
 pub use execute::time_of_effect;
-pub use run::Owed;
+pub use run::{Effort, Owed};
 
 use tierce_config as config;
 use tierce_engine as engine;

@@ -177,15 +177,17 @@ impl Kernel {
         CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))
     }
 
-    /// True for a call that takes little once nothing holds it back. So does one that needs no data, such as SCRIPT
-    /// KILL or INFO.
-    pub fn takes_little(&self, args: Args<'_>) -> bool {
-        execute::resolve(self, args).is_ok_and(|command| {
-            let spec = command.spec;
-            takes_little_data(command)
-                || spec.flags.contains(Flags::ALLOW_BUSY)
-                || spec.runs_while_loading()
-        })
+    /// How much there is to do for a call once nothing holds it back.
+    pub fn effort_of(&self, args: Args<'_>) -> Effort {
+        let Ok(command) = execute::resolve(self, args) else { return Effort::Long };
+        let spec = command.spec;
+        if takes_little_data(command) {
+            Effort::Little
+        } else if spec.flags.contains(Flags::ALLOW_BUSY) || spec.runs_while_loading() {
+            Effort::NoData
+        } else {
+            Effort::Long
+        }
     }
 
     /// Executes a call if that takes neither waiting nor long: one of a command for a single key or for none, while
@@ -234,6 +236,17 @@ impl Kernel {
         }
         self.spare.give_back(counters);
     }
+}
+
+/// How much there is to do for a call, in ascending order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// It needs no data, such as SCRIPT KILL or INFO, and so waits neither for the device nor for memory.
+    NoData,
+    /// One key, or few elements.
+    Little,
+    /// More than a worker does at once.
+    Long,
 }
 
 fn takes_little_data(command: &Command) -> bool {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use tierce_commands::Owed;
 use tierce_commands::caller::Caller;
 use tierce_commands::command::{Command, Flags};
 use tierce_commands::error::CommandError;
 use tierce_commands::execute;
 use tierce_commands::kernel::Kernel;
+use tierce_commands::{Effort, Owed};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Value};
 use tokio::task::spawn_blocking;
@@ -105,8 +105,8 @@ pub(crate) async fn run(
     }
     let calls = Arc::new(calls);
     loop {
-        let is_brief = work.is_brief(kernel, &calls);
-        let permit = shared.waiting.permit(is_brief);
+        let effort = work.effort(kernel, &calls);
+        let permit = shared.waiting.permit(effort);
         let permit = timeout_at(calls.until.into(), permit).await.unwrap_or_else(|_| Err(busy()));
         let permit = match permit {
             Ok(permit) => permit,
@@ -118,7 +118,7 @@ pub(crate) async fn run(
             let _permit = permit;
             match calls.together {
                 true => Ran::Through(work.run_together(&shared, &kernel, &calls)),
-                false => work.run_rest(&shared, &kernel, &calls, is_brief),
+                false => work.run_rest(&shared, &kernel, &calls, effort),
             }
         });
         match ran.await {
@@ -147,12 +147,14 @@ struct Work {
 }
 
 impl Work {
-    /// Whether all that is left takes little once nothing holds it back.
-    fn is_brief(&self, kernel: &Kernel, calls: &Calls) -> bool {
+    /// How much what is left takes once nothing holds it back.
+    fn effort(&self, kernel: &Kernel, calls: &Calls) -> Effort {
         let left = &calls.commands[self.through..];
-        !calls.together
-            && left.len() <= AT_ONCE_MAX
-            && left.iter().all(|command| kernel.takes_little(command.as_args()))
+        if calls.together || left.len() > AT_ONCE_MAX {
+            return Effort::Long;
+        }
+        let efforts = left.iter().map(|command| kernel.effort_of(command.as_args()));
+        efforts.max().unwrap_or(Effort::NoData)
     }
 
     /// Runs commands until one has to wait.
@@ -179,7 +181,7 @@ impl Work {
     }
 
     /// Runs those that are left, and decodes all replies.
-    fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: &Calls, is_brief: bool) -> Ran {
+    fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: &Calls, effort: Effort) -> Ran {
         let mut owed = Owed::default();
         while let Some(command) = calls.commands.get(self.through) {
             let args = command.as_args();
@@ -190,7 +192,7 @@ impl Work {
                 let gives_way = || {
                     self.through == 0
                         && began.elapsed() >= GIVES_WAY_AFTER
-                        && shared.waiting.is_thread_wanted(is_brief)
+                        && shared.waiting.is_thread_wanted(effort)
                 };
                 let (caller, output) = (&mut self.caller, &mut self.output);
                 match kernel.execute_beside(caller, args, output, &gives_up, &gives_way) {

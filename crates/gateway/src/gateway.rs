@@ -13,6 +13,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
+use tierce_commands::Effort;
 use tierce_commands::kernel::Kernel;
 use tierce_commands::stats::HttpFigures;
 use tierce_config::{Config, Settings};
@@ -37,10 +38,14 @@ const BRIEF_THREADS: usize = 128;
 /// So long a brief request waits for a thread: as long as it would wait for the bucket.
 const THREAD_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Threads for requests that need no data. They are there while all others wait.
+const THREADS_WITHOUT_DATA: usize = 4;
+
 /// Which threads that may wait are taken.
 pub(crate) struct Waiting {
     long: Threads,
     brief: Threads,
+    without_data: Threads,
 }
 
 /// Threads for requests of one kind.
@@ -81,26 +86,34 @@ pub(crate) fn busy() -> Failure {
 
 impl Waiting {
     fn new() -> Self {
-        Self { long: Threads::new(LONG_THREADS), brief: Threads::new(BRIEF_THREADS) }
+        Self {
+            long: Threads::new(LONG_THREADS),
+            brief: Threads::new(BRIEF_THREADS),
+            without_data: Threads::new(THREADS_WITHOUT_DATA),
+        }
     }
 
-    fn threads(&self, is_brief: bool) -> &Threads {
-        if is_brief { &self.brief } else { &self.long }
+    fn threads(&self, effort: Effort) -> &Threads {
+        match effort {
+            Effort::NoData => &self.without_data,
+            Effort::Little => &self.brief,
+            Effort::Long => &self.long,
+        }
     }
 
     /// True if a request waits for a thread that this kind has.
-    pub(crate) fn is_thread_wanted(&self, is_brief: bool) -> bool {
-        self.threads(is_brief).wanted.load(Ordering::Relaxed) > 0
+    pub(crate) fn is_thread_wanted(&self, effort: Effort) -> bool {
+        self.threads(effort).wanted.load(Ordering::Relaxed) > 0
     }
 
-    /// A thread for a request that takes little or long.
-    pub(crate) async fn permit(&self, is_brief: bool) -> Result<OwnedSemaphorePermit, Failure> {
-        let threads = self.threads(is_brief);
+    /// A thread for a request that takes so much.
+    pub(crate) async fn permit(&self, effort: Effort) -> Result<OwnedSemaphorePermit, Failure> {
+        let threads = self.threads(effort);
         let _wanted = Wanted::new(&threads.wanted);
         let permit = Arc::clone(&threads.free).acquire_owned();
-        let permit = match is_brief {
-            true => timeout(THREAD_PATIENCE, permit).await.map_err(|_| busy())?,
-            false => permit.await,
+        let permit = match effort {
+            Effort::Long => permit.await,
+            _ => timeout(THREAD_PATIENCE, permit).await.map_err(|_| busy())?,
         };
         // They are never closed.
         permit.map_err(|_| busy())
@@ -358,7 +371,7 @@ fn start(shared: &Arc<Shared>, listeners: Vec<TcpListener>) -> io::Result<Starte
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(LONG_THREADS + BRIEF_THREADS)
+        .max_blocking_threads(LONG_THREADS + BRIEF_THREADS + THREADS_WITHOUT_DATA)
         .thread_name("http-waiting")
         .build()?;
     let (orders, received) = mpsc::unbounded_channel();
