@@ -20,11 +20,14 @@ use crate::command::{Access, ChannelUse, Command};
 use crate::durability::SyncPolicy;
 use crate::engine::Engine;
 use crate::error::CommandError;
-use crate::pubsub::{Kind, PubSub, Run, Subscriptions};
+use crate::pubsub::{Invalidation, Kind, PubSub, Run, Subscriptions};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::Replica;
 use crate::transaction::{QueueIsFull, Transaction};
 use crate::waiting::{Awaited, Pending, ReplyTo, Waits};
+
+/// So much is held of the messages of a client whose reply waits. It is no part of its output, which has limits.
+const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// State of a caller that outlives a command.
 pub struct Caller {
@@ -68,6 +71,8 @@ pub struct Caller {
     pub confirmations: usize,
     /// Messages that have to wait for the end of a transaction, while one is executed.
     held_messages: Option<Box<Output>>,
+    /// Invalidations have come before a reply that may tell of what they are about.
+    has_overtaken: bool,
     /// Commands for replicas that have to wait for the end of a transaction, while one is executed.
     held_for_replicas: Option<Vec<Vec<u8>>>,
     /// Its tracking, for a transaction that shows it and has run away from the worker, which keeps the subscriptions.
@@ -143,6 +148,7 @@ impl Caller {
             subscriptions: None,
             confirmations: 0,
             held_messages: None,
+            has_overtaken: false,
             held_for_replicas: None,
             shown_tracking: None,
             remembers_reads: false,
@@ -632,6 +638,9 @@ impl Caller {
             output.append(held.take());
         }
         if let Some(subscriptions) = &mut self.subscriptions {
+            if std::mem::take(&mut self.has_overtaken) {
+                pubsub.tell(subscriptions, Invalidation::ALL, output, proto);
+            }
             pubsub.catch_up(subscriptions, output, proto);
             self.note_broken_redirect();
         }
@@ -639,11 +648,19 @@ impl Caller {
 
     /// Writes what it has not seen of a run of messages, and returns how many bytes. While replies wait that may tell of
     /// what it tracks, of a long command or for replicas, they are held: what it reads there may be older than they are.
+    /// When that becomes too much, they go out, and all that the client has cached is invalid behind the replies.
     pub fn receive(&mut self, pubsub: &PubSub, run: &Run, output: &mut Output) -> usize {
         let is_reading = matches!(self.waits.awaited(), Some(Awaited::LongCommand))
             || self.waits.has_unconfirmed();
         let output = match is_reading && self.tracker().is_some() {
-            true => &mut **self.held_messages.get_or_insert_with(|| Box::new(Output::new())),
+            true => {
+                let held = self.held_messages.get_or_insert_with(|| Box::new(Output::new()));
+                if held.pending() > HELD_BYTES_MAX {
+                    output.append(held.take());
+                    self.has_overtaken = true;
+                }
+                if self.has_overtaken { output } else { &mut **held }
+            }
             false => output,
         };
         let bytes = pubsub.receive(run, self.subscriptions.as_deref_mut(), output, self.proto);

@@ -99,3 +99,34 @@ fn invalidations_follow_replies_that_wait_for_replicas() {
     c.expect("\"old\"");
     assert!(c.reply().to_string().contains("invalidate"));
 }
+
+/// Else they would take memory without end, which no limit counts.
+#[test]
+fn many_invalidations_come_before_the_reply_and_all_is_invalid_behind_it() {
+    let server = primary().start();
+    let mut replica = Replica::new(&server);
+    let (mut c, mut other) = (server.connect_resp3(), server.connect());
+    c.check("CLIENT TRACKING ON BCAST", "+OK");
+    c.check("CLIENT DURABILITY replicas:1", "+OK");
+    c.send("SET x 1\r\n");
+    replica.commands_until("REPLCONF GETACK *");
+    let mut come = 0;
+    for number in 0.. {
+        other.call(&["SET", &format!("{number}{}", "k".repeat(60_000)), "v"]);
+        if number > 40 && !c.is_silent_for(Duration::from_millis(1)) {
+            break;
+        }
+    }
+    replica.acknowledge();
+    loop {
+        match c.reply().to_string().as_str() {
+            "+OK" => break,
+            push => come += usize::from(push.contains("invalidate")),
+        }
+    }
+    assert!(come > 15, "{come}");
+    wait_until("all is invalid", || {
+        let push = c.reply().to_string();
+        push.contains("invalidate") && !push.contains("kkk")
+    });
+}

@@ -124,7 +124,7 @@ pub struct Invalidation {
 
 impl Invalidation {
     /// All keys.
-    pub(super) const ALL: Self = Self { keys: None, changed_by: 0, is_redirected: false };
+    pub(crate) const ALL: Self = Self { keys: None, changed_by: 0, is_redirected: false };
 
     /// These keys.
     pub(crate) fn of<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>, changed_by: u64) -> Self {
