@@ -17,22 +17,17 @@ const CALLS: &str = r#"
         1e308, 0/0, 1/0, -1/0, '', 'x', '-2147483648', '%d%s', '%99.99f', '!16i16s', '[=[', '(()%1)',
         string.rep('x', 600), {}, {1, 2, 3}, setmetatable({}, {__index = {1}}), function(...) return ... end, 'thread',
     }
-    local thirds, at = {2, 4, 10, 12, 16, 19, 23, 31}, 0
+    local thirds, places = {2, 4, 10, 12, 16, 19, 23, 31}, #values + 1
     local function value(place)
         if values[place] == 'thread' then return coroutine.create(function() end) end
         return values[place]
     end
-    for a = 1, #values + 1 do
-        for b = 1, #values + 1 do
-            for n = 1, count do
-                local c = thirds[(a + b + n) % #thirds + 1]
-                at = at + 1
-                if at > skipped then
-                    redis.call(at)
-                    pcall(called, value(a), value(b), value(c))
-                end
-            end
-        end
+    for at = skipped + 1, places * places * count do
+        local n, pair = (at - 1) % count + 1, math.floor((at - 1) / count)
+        local a, b = math.floor(pair / places) + 1, pair % places + 1
+        local c = thirds[(a + b + n) % #thirds + 1]
+        redis.call(at)
+        pcall(called, value(a), value(b), value(c))
     end
 "#;
 
