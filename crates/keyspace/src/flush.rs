@@ -183,7 +183,8 @@ impl ShardLocks<'_> {
         for held in all.locks().all_held() {
             // Most of many databases are in few of the shards.
             let used: Vec<DbIndex> = held.shard.used().intersection(&dbs).collect();
-            used.iter().for_each(|db| emptied.insert(*db));
+            let logged = |db: &&DbIndex| db.get() == 0 || held.stats.dbs.get(**db).keys.get() > 0;
+            used.iter().filter(logged).for_each(|db| emptied.insert(*db));
             let has_others = !held.shard.used().is_subset(&dbs);
             if leaves_whole && !has_others && held.shard.snapshot.is_none() {
                 keys += take_shard(keyspace, held, &mut data);
@@ -214,7 +215,7 @@ impl ShardLocks<'_> {
             }
         }
         if let Some(pending) = all.locks().thread.effects.pending.as_ref() {
-            // Of thousands of databases most have never had a key, and a load locks all shards for each of these.
+            // Of thousands of databases most have no keys, and a load locks all shards for each of these.
             emptied.iter().for_each(|db| pending.push_flush(db));
         }
         dbs.iter().for_each(|db| all.locks().event_of_database(Event::Flush, db));
@@ -344,8 +345,11 @@ fn take_shard(keyspace: &Keyspace, held: &mut Held<'_>, data: &mut FlushedData) 
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::keyspace::Options;
+    use crate::log::{LogSink, RecordKind};
     use crate::shard::LOOKUPS;
     use crate::stats::Stats;
     use crate::string::Expiry;
@@ -385,6 +389,43 @@ mod tests {
             let visited = locks.held(shard).stats.dbs.used().map(|(db, _)| db);
             assert!(visited.eq([DbIndex::ZERO]), "INFO looks at no empty database");
         }
+    }
+
+    #[derive(Default)]
+    struct Records(Mutex<Vec<Vec<u8>>>);
+
+    impl LogSink for Records {
+        fn append(&self, record: &[u8], _: RecordKind) {
+            self.0.lock().push(record.to_vec());
+        }
+    }
+
+    /// That a database once had keys, or would have had them without a rollback, makes no difference to the log.
+    #[test]
+    fn the_log_has_flushes_of_databases_with_keys_and_of_the_first_one() {
+        let records = Arc::new(Records::default());
+        let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
+        let options = Options { shards: 2, databases: 5, log, ..Options::default() };
+        let keyspace = Keyspace::new(options).unwrap();
+        keyspace.begin_logging();
+        let (key, db) = (keyspace.key(b"key"), DbIndex::from_number);
+        let set = |locks: &mut ShardLocks<'_>, number| {
+            locks.db(db(number), key.hash(), 0).set(key, b"value", Expiry::Never).unwrap();
+        };
+        let mut locks = keyspace.locks();
+        set(&mut locks, 1);
+        set(&mut locks, 2);
+        assert!(locks.db(db(2), key.hash(), 0).remove(key));
+        let mut all = locks.lock_all();
+        all.locks().begin_undo(usize::MAX);
+        set(all.locks(), 3);
+        all.locks().rollback();
+        drop(all);
+        records.0.lock().clear();
+        assert_eq!(locks.flush(keyspace.db_indices(), Freeing::Now), 1);
+        assert_eq!(locks.flush(keyspace.db_indices(), Freeing::Now), 0);
+        const FLUSH: u8 = 6;
+        assert_eq!(*records.0.lock(), [vec![FLUSH, 0, FLUSH, 1], vec![FLUSH, 0]]);
     }
 
     #[test]
