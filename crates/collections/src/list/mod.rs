@@ -110,9 +110,15 @@ impl List {
             let bytes = LISTPACK_FRAME + packed.bytes_len() + bytes;
             let elements = packed.len() + elements;
             if bytes > limits.bytes_max || elements > limits.entries_max {
-                let packed = std::mem::take(packed);
-                self.repr = Repr::Nodes(Box::new(Nodes::of(packed)));
+                self.become_large();
             }
+        }
+    }
+
+    /// Makes the list large, whatever it has.
+    pub fn become_large(&mut self) {
+        if let Repr::Packed(packed) = &mut self.repr {
+            self.repr = Repr::Nodes(Box::new(Nodes::of(std::mem::take(packed))));
         }
     }
 
@@ -224,17 +230,6 @@ impl List {
         match &self.repr {
             Repr::Packed(_) => None,
             Repr::Nodes(nodes) => nodes.visited_prefix().noted(),
-        }
-    }
-
-    /// Whether these elements would fit a single block.
-    pub fn fits_a_block(&self, limits: ListLimits) -> bool {
-        match &self.repr {
-            Repr::Packed(_) => true,
-            Repr::Nodes(nodes) => nodes.single().is_some_and(|block| {
-                LISTPACK_FRAME + block.bytes_len() <= limits.bytes_max
-                    && block.len() <= limits.entries_max
-            }),
         }
     }
 

@@ -329,9 +329,11 @@ impl Sealed for List {
         List::noted_prefix(self)
     }
 
-    fn set_noted_prefix(&self, owner: u64, len: usize) {
-        // A list that has become a single block has nowhere to note it, and no need.
-        _ = self.set_visited_prefix(owner, len);
+    fn restore_large(&mut self, noted_prefix: Option<(u64, usize)>) {
+        self.become_large();
+        if let Some((owner, len)) = noted_prefix {
+            self.set_visited_prefix(owner, len);
+        }
     }
 
     fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {

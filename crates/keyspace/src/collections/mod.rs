@@ -115,8 +115,8 @@ pub(crate) mod sealed {
             None
         }
 
-        /// Sets that.
-        fn set_noted_prefix(&self, _owner: u64, _len: usize) {}
+        /// Makes a list large again, with what it had noted, when edits of it are taken back.
+        fn restore_large(&mut self, _noted_prefix: Option<(u64, usize)>) {}
 
         /// Appends edits that make this value out of an empty one.
         fn encode(&self, edits: &mut Writer<'_>);

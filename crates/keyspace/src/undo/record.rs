@@ -6,14 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use tierce_cask::ColdLocation;
-use tierce_collections::{Collection, CollectionKind, Form, Snapshotted};
+use tierce_collections::{CollectionKind, Form};
 
 use super::UndoLog;
 use super::step::{Counted, Edits, KeyAt, Moved, Shell, Step, Written};
 use crate::code::CodeKind;
 use crate::collections::CollectionType;
 use crate::collections::edits::Writer;
-use crate::collections::limits::LimitCells;
 use crate::context::Context;
 use crate::db::Db;
 use crate::db_index::DbIndex;
@@ -336,10 +335,10 @@ impl UndoLog {
     }
 
     /// Records an entry before it changes.
-    fn cover(&self, db: DbIndex, key: Key<'_>, entry: &Entry, limits: &LimitCells) {
+    fn cover(&self, db: DbIndex, key: Key<'_>, entry: &Entry) {
         let mut recorded = self.recorded.borrow_mut();
         let at = recorded.at(db, key);
-        let (step, cover) = match copy_of_small(entry, limits) {
+        let (step, cover) = match copy_of_small(entry) {
             Some(copy) => {
                 recorded.kept_bytes += copy.allocated_bytes();
                 (Step::Entry(at, copy), Cover::Full)
@@ -445,21 +444,18 @@ impl UndoLog {
 }
 
 /// A copy of an entry that is small: one that an edit goes through, or copies, anyway.
-fn copy_of_small(entry: &Entry, limits: &LimitCells) -> Option<Entry> {
+fn copy_of_small(entry: &Entry) -> Option<Entry> {
     match entry.kind() {
         Kind::Embedded | Kind::Raw | Kind::Int | Kind::Spilled => Some(entry.exact_copy()),
         Kind::Blob => None,
         Kind::Collection => match entry.raw_collection()?.0 {
             Form::ListPacked | Form::SetIntegers | Form::SetPacked => Some(entry.exact_copy()),
             Form::SortedSetPacked | Form::HashPacked => Some(entry.exact_copy()),
-            // It may become a single block by an edit that takes elements, and would stay one.
-            Form::ListNodes => {
-                let collection = entry.collection()?;
-                let Collection::List(list) = &*collection else { return None };
-                let is_small = list.snapshot_id().is_none() && list.fits_a_block(limits.list());
-                is_small.then(|| entry.exact_copy())
-            }
-            Form::SetTable | Form::SortedSetTree | Form::HashTable | Form::Stream => None,
+            Form::ListNodes
+            | Form::SetTable
+            | Form::SortedSetTree
+            | Form::HashTable
+            | Form::Stream => None,
         },
     }
 }
@@ -533,7 +529,7 @@ impl Db<'_> {
         let at = self.at;
         let Some(undo) = at.undo().filter(|undo| !undo.is_covered(at.db, key)) else { return };
         if let Some(entry) = self.find_any(key) {
-            undo.cover(at.db, key, entry, &at.keyspace.limits);
+            undo.cover(at.db, key, entry);
         }
     }
 

@@ -233,9 +233,8 @@ fn edit_back<T: CollectionType>(
         apply_to(&mut *value, chunk, limits).expect("edits that were recorded here");
         rest = before;
     }
-    if let Some((owner, len)) = edits.prefix {
-        value.set_noted_prefix(owner, len);
-    }
+    // Of a small value a copy was put back instead. An edit that takes elements may have made a large list small.
+    value.restore_large(edits.prefix);
 }
 
 /// Gives a large string its old lengths and bytes, from the last part that was written to the first.

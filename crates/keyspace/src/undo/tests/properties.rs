@@ -4,11 +4,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use tierce_collections::List;
 use tierce_collections::random::Random;
 use tierce_harness::effort;
 
 use super::act::act;
 use super::world::{DBS, NOW_MS, State, World, recount};
+use crate::collections::{Editor, Missing};
+use crate::db_index::DbIndex;
+use crate::error::Error;
 use crate::keyspace::{Keyspace, Options};
 use crate::log::{Checkpoint, Pass, Replay, Sizes};
 use crate::policy::Policy;
@@ -126,6 +130,37 @@ fn check_commits(seed: u64, [undoing, plain]: [&World; 2]) {
 
 fn seeds() -> u64 {
     if cfg!(miri) { 1 } else { effort(100) }
+}
+
+/// Its elements would fit a single block, which a list becomes only if it shrinks to half of one. Taking edits back is
+/// growing again.
+#[test]
+fn a_large_list_that_becomes_small_is_large_again() {
+    let world = World::new(1, 0);
+    let key = world.keyspace.key(b"list");
+    let edit = |locks: &mut ShardLocks<'_>, act: &dyn Fn(&mut Editor<'_, List>)| {
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        let edited: Result<_, Error> = db.edit(key, Missing::Create, |list| {
+            act(list);
+            Ok(())
+        });
+        edited.unwrap();
+    };
+    let remove = |list: &mut Editor<'_, List>| _ = list.remove(0, 3);
+    let mut locks = world.keyspace.locks();
+    let mut all = locks.lock_all();
+    let locks = all.locks();
+    edit(locks, &|list| list.push_back([&b"element"[..]; 7].into_iter()));
+    edit(locks, &remove);
+    let before = World::state(locks);
+    assert!(before.kinds().eq(["Collection quicklist"]));
+    locks.begin_undo(NO_LIMIT);
+    let mark = locks.savepoint();
+    edit(locks, &remove);
+    assert!(World::state(locks).kinds().eq(["Collection listpack"]));
+    locks.rollback_to(mark);
+    World::state(locks).is_as(&before, "taken back");
+    recount(locks);
 }
 
 fn spilling(seed: u64) -> World {
