@@ -130,6 +130,10 @@ impl<'k> BatchRunner<'k, '_> {
                     self.refuse(caller, output, Refused { command: Some(command), error });
                     continue;
                 }
+                if interrupt == Interrupt::Long && gates.has_spilled {
+                    // The next one may fetch values again.
+                    caller.waits.has_run();
+                }
                 if interrupt == Interrupt::Long && command.spec.flags.contains(Flags::NONBLOCKING) {
                     // Its connection goes on.
                     caller.end_caching(Some(command));
