@@ -464,8 +464,13 @@ fn requests_without_data_do_not_wait_for_those_that_are_held_back() {
     let mut admin = http.server.connect();
     admin.ask("CLIENT PAUSE 3600000 WRITE");
     let mut held: Vec<_> = (0..140).map(|_| http.connect()).collect();
-    held.iter_mut()
-        .for_each(|one| one.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent"));
+    for (number, one) in held.iter_mut().enumerate() {
+        let body: &[u8] = match number % 2 {
+            0 => br#"["SET","k","v"]"#,
+            _ => br#"["PUBLISH","c","m"]"#,
+        };
+        one.write_all(&request("POST /", LOCAL, body)).expect("sent");
+    }
     wait_until("all are read", || {
         admin.ask("INFO clients").to_string().contains("http_requests:140")
             || admin.ask("INFO stats").to_string().contains("http_requests:140")

@@ -561,8 +561,9 @@ fn what_clients_occupy_is_what_the_process_takes_for_them() {
     let counted = info(&mut admin, "mem_clients_normal") - counted;
     let resident = server.resident_bytes() - resident;
     assert!(counted > CLIENTS * EACH, "{counted} counted");
+    // A buffer that has grown is used to a half at least, and what is not used may not be resident.
     assert!(
-        counted > resident * 3 / 4 && counted < resident * 3 / 2,
+        counted > resident * 3 / 4 && counted < resident * 2,
         "{counted} counted, {resident} taken"
     );
 }

@@ -95,8 +95,9 @@ fn what_a_client_has_queued_watches_and_subscribes_to_counts_as_its_memory() {
     client.check("MULTI", "+OK");
     client.call(&[&b"SET"[..], b"key", &vec![b'v'; 4 * MB]]);
     let queued = bytes();
-    assert!(subscribed > before + MB, "{subscribed}, {before} before");
-    assert!(watched > subscribed + MB, "{watched}, {subscribed} before");
+    // Buffers of what came before may go meanwhile.
+    assert!(subscribed > before + MB / 2, "{subscribed}, {before} before");
+    assert!(watched > subscribed + MB / 2, "{watched}, {subscribed} before");
     assert!(queued > watched + 4 * MB, "{queued}, {watched} before");
 }
 

@@ -34,8 +34,8 @@ impl PendingRead {
         // What makes no sense the request will find out itself.
         let Ok(value) = Fetched::new(bytes, keyspace) else { return };
         let key = keyspace.key(&self.key);
-        // If another thread holds the shard for long, the request will be set aside and fetch it again.
-        if locks.try_reach(key.hash()) {
+        // If another thread holds the shard for too long, the request will be set aside and fetch it again.
+        if locks.reach(key.hash()).is_ok() {
             locks.db(self.db, key.hash(), now_ms).restore(key, self.location, value);
         }
     }

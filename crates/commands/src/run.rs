@@ -181,7 +181,8 @@ impl Kernel {
     pub fn effort_of(&self, args: Args<'_>) -> Effort {
         let Ok(command) = execute::resolve(self, args) else { return Effort::Long };
         let spec = command.spec;
-        if takes_little_data(command) {
+        // Messages may have to wait for their receivers, and for the end of a pause.
+        if takes_little_data(command) || Access::of(spec).publishes {
             Effort::Little
         } else if spec.flags.contains(Flags::ALLOW_BUSY) || spec.runs_while_loading() {
             Effort::NoData

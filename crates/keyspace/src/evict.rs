@@ -110,14 +110,15 @@ impl ShardLocks<'_> {
             if !keyspace.would_be_short(bytes) {
                 return Evicted::Enough;
             }
-            if !self.evict_one(now_ms) {
+            let mut passed_over = Vec::new();
+            if !self.evict_one(now_ms, &mut passed_over) {
                 // The search itself may have freed items of a heap that stood for no key, and those
                 // may have been what was too much.
                 return match keyspace.would_be_short(bytes) {
                     false => Evicted::Enough,
                     true if keyspace.pressure.policy() == Policy::Noeviction => Evicted::Nothing,
-                    // Keys that may go may be in shards that were passed over.
-                    true if keyspace.any_busy() => Evicted::Later,
+                    // Keys that may go may be in there.
+                    true if !passed_over.is_empty() || keyspace.any_busy() => Evicted::Later,
                     true => Evicted::Nothing,
                 };
             }
@@ -125,21 +126,29 @@ impl ShardLocks<'_> {
         if keyspace.would_be_short(bytes) { Evicted::Some } else { Evicted::Enough }
     }
 
-    /// Removes one key by policy; `false` if none may go.
-    fn evict_one(&mut self, now_ms: i64) -> bool {
+    /// Removes one key by policy; `false` if none may go. Adds the shards to `passed_over` that are not to be had.
+    fn evict_one(&mut self, now_ms: i64, passed_over: &mut Vec<usize>) -> bool {
         self.release();
         let evicted = match self.keyspace().pressure.policy().search() {
             None => false,
-            Some(Search::NearestDeadline) => self.evict_nearest_deadline(now_ms),
-            Some(Search::Coldest(scope, measure)) => self.evict_coldest(scope, measure, now_ms),
+            Some(Search::NearestDeadline) => self.evict_nearest_deadline(now_ms, passed_over),
+            Some(Search::Coldest(scope, measure)) => {
+                self.evict_coldest(scope, measure, now_ms, passed_over)
+            }
         };
         self.release();
         evicted
     }
 
-    fn evict_coldest(&mut self, scope: Scope, measure: Measure, now_ms: i64) -> bool {
+    fn evict_coldest(
+        &mut self,
+        scope: Scope,
+        measure: Measure,
+        now_ms: i64,
+        passed_over: &mut Vec<usize>,
+    ) -> bool {
         // Only when another thread was quicker is there a second try.
-        while let Some(coldest) = self.find_coldest(scope, measure, now_ms) {
+        while let Some(coldest) = self.find_coldest(scope, measure, now_ms, passed_over) {
             let Candidate { shard, db, .. } = coldest;
             // As soon as another server decides what goes, nothing is evicted here: it is asked with the shard locked.
             if self.keyspace().is_following() {
@@ -157,7 +166,13 @@ impl ShardLocks<'_> {
 
     /// The coldest of a sample: from one shard, if it has enough keys, or else from several. The
     /// shard of the last one stays locked.
-    fn find_coldest(&mut self, scope: Scope, measure: Measure, now_ms: i64) -> Option<Candidate> {
+    fn find_coldest(
+        &mut self,
+        scope: Scope,
+        measure: Measure,
+        now_ms: i64,
+        passed_over: &mut Vec<usize>,
+    ) -> Option<Candidate> {
         let keyspace = self.keyspace();
         let Eviction { samples, frequency: tuning, .. } = keyspace.pressure.eviction();
         let want = (samples as usize).saturating_mul(LOOKS_PER_SAMPLE).clamp(1, LOOKS_MAX);
@@ -168,7 +183,11 @@ impl ShardLocks<'_> {
         let first = keyspace.larger_shard(scope, turn, mix(random) as usize);
         for step in 0..keyspace.shard_count() {
             let index = (first + step) % keyspace.shard_count();
-            if !keyspace.has_keys_in_scope(scope, index) || !self.try_reach_shard(index) {
+            if !keyspace.has_keys_in_scope(scope, index) {
+                continue;
+            }
+            if !self.try_reach_shard(index) {
+                passed_over.push(index);
                 continue;
             }
             search.want = want - seen;
@@ -185,18 +204,21 @@ impl ShardLocks<'_> {
     }
 
     /// Removes the key with the nearest deadline of all.
-    fn evict_nearest_deadline(&mut self, now_ms: i64) -> bool {
+    fn evict_nearest_deadline(&mut self, now_ms: i64, passed_over: &mut Vec<usize>) -> bool {
         let keyspace = self.keyspace();
         // Each turn removes a key, or a stale item of a heap.
         loop {
             let times = keyspace.next_deadlines_ms.iter().map(|time| time.load(Ordering::Relaxed));
-            let free = times.enumerate().filter(|(index, _)| !keyspace.is_busy(*index));
+            let free = times
+                .enumerate()
+                .filter(|(index, _)| !keyspace.is_busy(*index) && !passed_over.contains(index));
             let nearest = free.min_by_key(|(_, time_ms)| *time_ms);
             let Some((index, time_ms)) = nearest else { return false };
             if time_ms == NO_DEADLINE {
                 return false;
             }
             if !self.try_reach_shard(index) {
+                passed_over.push(index);
                 continue;
             }
             if keyspace.is_following() {

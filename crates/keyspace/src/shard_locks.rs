@@ -352,8 +352,11 @@ impl<'k> ShardLocks<'k> {
         if self.together.is_empty() {
             // The old lock is released before the new one is waited for.
             self.release();
+            let mut on_busy = on_busy;
             if self.announces() {
                 self.announcement = Some(self.announce(index..index + 1, on_busy)?);
+                // From now on no other holds it for long.
+                on_busy = OnBusy::Wait;
             }
             self.single = Some(self.thread.keyspace.lock_shard(index, on_busy)?);
             self.thread.effects.look_for_interest(self.thread.keyspace);

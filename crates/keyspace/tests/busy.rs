@@ -157,6 +157,33 @@ fn eviction_passes_over_busy_shards() {
     }
 }
 
+/// A shard that nobody holds, and that others have asked for, is not to be had either.
+#[test]
+fn eviction_passes_over_shards_that_others_wait_for() {
+    let (keyspace, _woken) = keyspace();
+    let names = names(&keyspace);
+    let deadline = Expiry::At(NOW_MS + 1000);
+    let key = keyspace.key(names[1].as_bytes());
+    keyspace.locks().db(DB, key.hash(), NOW_MS).set(key, b"", deadline).unwrap();
+    let holder = Holder::start(&keyspace, &[&names[5]]);
+    let second = thread::spawn({
+        let (keyspace, names) = (Arc::clone(&keyspace), [names[1].clone(), names[5].clone()]);
+        move || Holder::start(&keyspace, &[&names[0], &names[1]]).end()
+    });
+    let mut locks = keyspace.long_locks();
+    while locks.try_reach(key.hash()) {
+        locks.release();
+        thread::yield_now();
+    }
+    for policy in [Policy::AllkeysLru, Policy::VolatileTtl, Policy::VolatileLru] {
+        keyspace.set_eviction(&Eviction { policy, limit_bytes: 1, ..Eviction::default() });
+        assert_eq!(locks.evict(NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
+    }
+    assert_eq!(keyspace.len(DB), 1);
+    holder.end();
+    second.join().unwrap();
+}
+
 #[test]
 fn a_thread_that_may_wait_holds_nothing_meanwhile() {
     let (keyspace, _woken) = keyspace();

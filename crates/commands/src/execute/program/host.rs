@@ -8,7 +8,9 @@ use tierce_lua::{Host, LogLevel, NoSuchCommand, Replication, Stop};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
-use super::super::{Context, Mode, Refused, Request, Turn, refuse, reply_error, resolve};
+use super::super::{
+    Context, Mode, Refused, Request, Turn, WEIGHT_MAX, refuse, reply_error, resolve,
+};
 use super::outbox::{self, Outbox};
 use super::workspace::{Buffers, WORDS_KEPT_BYTES};
 use crate::acl::{self, Denial};
@@ -260,6 +262,9 @@ impl<'k> ProgramHost<'_, 'k> {
     fn publish(&mut self, kind: Kind, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
         let (channel, message) = (args.at(1), args.at(2));
         let pubsub = &self.kernel.pubsub;
+        if self.runs_on.is_worker() && pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
+            return Err(Stop::Long);
+        }
         self.outbox.publish(kind, channel, message);
         let count = pubsub.receivers(kind, channel);
         Reply::new(&mut self.buffers.reply, proto).count(count);

@@ -30,7 +30,7 @@ use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop}
 use tierce_wire::resp::Encoder;
 
 use self::host::{ProgramHost, Progress, RunsOn, Terms};
-use self::outbox::Outbox;
+use self::outbox::{Keys, Outbox};
 use super::{Context, Mode};
 use crate::command::{Done, Flags};
 use crate::error::{CommandError, Interrupt};
@@ -176,7 +176,7 @@ impl<'k> Context<'_, 'k> {
                 Ended::Through(rest) => {
                     if let Some(outbox) = rest {
                         self.guard.end_turn();
-                        outbox.deliver(self.kernel, self.caller);
+                        outbox.deliver(self.kernel, self.caller, Keys::Free);
                     }
                     return Ok(());
                 }
@@ -316,10 +316,10 @@ impl<'k> Context<'_, 'k> {
             self.guard.locks.commit_effects();
         }
         outbox.tell_replicas(self.kernel, self.caller);
-        if outbox.takes_long() && !is_inside {
+        if !is_inside && outbox.takes_long(self.kernel) {
             return Ended::Through(Some(outbox));
         }
-        outbox.deliver(self.kernel, self.caller);
+        outbox.deliver(self.kernel, self.caller, Keys::Locked);
         Ended::Through(None)
     }
 

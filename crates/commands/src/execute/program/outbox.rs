@@ -41,6 +41,15 @@ pub(super) struct Outbox {
     hidden: usize,
 }
 
+/// The keys of the program while its messages are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Others wait for them, so nobody is waited for: messages that many patterns have to be matched with, and those
+    /// behind them, are published by another thread.
+    Locked,
+    Free,
+}
+
 struct Message {
     kind: Kind,
     channel: Vec<u8>,
@@ -49,9 +58,14 @@ struct Message {
 
 impl Outbox {
     /// True if it takes long to deliver it, which nothing ends.
-    pub(super) fn takes_long(&self) -> bool {
-        let items = self.messages.len() + self.lines.len() + self.shown.len();
-        self.bytes > DELIVERED_AT_ONCE_MAX || items > WEIGHT_MAX
+    pub(super) fn takes_long(&self, kernel: &Kernel) -> bool {
+        let mut weight = self.shown.len() + self.lines.len();
+        let weigh = |message: &Message| {
+            let patterns = kernel.pubsub.weight_of_patterns(&message.channel, WEIGHT_MAX);
+            weight = weight.saturating_add(patterns).saturating_add(1);
+            weight > WEIGHT_MAX
+        };
+        self.bytes > DELIVERED_AT_ONCE_MAX || self.messages.iter().any(weigh)
     }
 
     /// True if it sends messages.
@@ -113,16 +127,17 @@ impl Outbox {
         }
     }
 
-    /// Has all of it happen here. It waits for nobody: messages that many patterns have to be matched with, and those
-    /// behind them, are published by another thread.
-    pub(super) fn deliver(self, kernel: &Kernel, caller: &Caller) {
-        let mut work = WEIGHT_MAX;
+    /// Has all of it happen here.
+    pub(super) fn deliver(self, kernel: &Kernel, caller: &Caller, keys: Keys) {
         for Message { kind, channel, text } in self.messages {
-            match kind {
-                Kind::ShardChannel => {
+            match (kind, keys) {
+                (Kind::ShardChannel, _) => {
                     kernel.pubsub.publish_to_shard(&channel, &text, None);
                 }
-                _ => work -= kernel.pubsub.notify(&channel, &text, work),
+                (_, Keys::Locked) => {
+                    kernel.pubsub.notify(&channel, &text, WEIGHT_MAX);
+                }
+                (_, Keys::Free) => publish(kernel, &channel, &text),
             }
         }
         let rest = (self.hidden > 0).then(|| {
@@ -133,6 +148,15 @@ impl Outbox {
             kernel.tell_all(&Notice::Monitor(line.into()));
         }
         self.lines.into_iter().for_each(|(level, text)| log(kernel, level, &text));
+    }
+}
+
+fn publish(kernel: &Kernel, channel: &[u8], message: &[u8]) {
+    let pubsub = &kernel.pubsub;
+    if pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
+        pubsub.publish_in_steps(channel, message);
+    } else {
+        pubsub.publish(channel, message, None);
     }
 }
 
