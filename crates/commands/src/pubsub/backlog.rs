@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Name;
+use super::names::Name;
 
 /// Messages of which so many bytes wait are enough. Publishers that can wait do so then.
 const BYTES_MAX: usize = 16 << 20;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tierce_output::{ATTACH_BYTES_MIN, Output};
 use tierce_wire::resp::{Encoder, Proto};
 
-use super::{Invalidation, Kind, Name};
+use super::names::{Kind, Name};
+use super::trackers::Invalidation;
 
 /// What is delivered.
 #[derive(Clone)]

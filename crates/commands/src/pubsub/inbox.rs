@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::frame::Frame;
+use super::names::{Kind, Name};
 use super::run::{RUN_BYTES_MAX, Run};
-use super::{Kind, Name, Subscriptions};
+use super::subscriptions::Subscriptions;
 use crate::waiting::ConnAddress;
 
 /// Publishers that can wait do so while more waits in an inbox: a worker that has many receivers cannot keep
@@ -233,7 +234,7 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Invalidation, Kind};
+    use super::super::Invalidation;
     use super::*;
 
     #[test]

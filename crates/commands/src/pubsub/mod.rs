@@ -22,6 +22,7 @@ mod backlog;
 mod frame;
 mod inbox;
 mod lengths;
+mod names;
 mod patterns;
 mod receivers;
 mod registry;
@@ -42,6 +43,7 @@ use tierce_wire::resp::Proto;
 use self::backlog::{Backlog, Count, Queued};
 use self::frame::{Frame, Message};
 use self::inbox::{Delivery, Inbox};
+use self::names::{Added, Audiences};
 use self::patterns::{Patterns, Resume};
 use self::receivers::Receivers;
 use self::registry::{Audience, Channels, Registry};
@@ -50,33 +52,10 @@ use crate::acl::Users;
 use crate::waiting::ConnAddress;
 
 pub use self::inbox::{Pending, To};
+pub use self::names::{Kind, Name};
 pub use self::run::Run;
 pub use self::subscriptions::Subscriptions;
 pub use self::trackers::{Invalidation, Redirect, Tracker, TrackingMode};
-
-/// The name of a channel or a pattern, shared by all its holders.
-pub type Name = Arc<[u8]>;
-
-/// What is subscribed to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub enum Kind {
-    /// A channel: `SUBSCRIBE`.
-    Channel,
-    /// All channels that match a pattern: `PSUBSCRIBE`.
-    Pattern,
-    /// A channel of a shard, of which there is one: `SSUBSCRIBE`.
-    ShardChannel,
-    /// All keys with a prefix: `CLIENT TRACKING ON BCAST`.
-    Prefix,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Channel, Self::Pattern, Self::ShardChannel, Self::Prefix];
-    /// Those of messages.
-    pub const SUBSCRIBED: [Self; 3] = [Self::Channel, Self::Pattern, Self::ShardChannel];
-}
 
 /// Patterns that a publisher matches before it checks for changed subscriptions, about 100 µs of work.
 const PATTERNS_PER_STEP: usize = 1_000;
@@ -673,23 +652,6 @@ impl PubSub {
     pub fn newcomer(&self, conn: ConnAddress) -> Subscriptions {
         Subscriptions::new(conn, self.users.get().cloned())
     }
-}
-
-/// Names of one kind, locked, with how many subscribe to them.
-trait Audiences {
-    /// Adds a subscription.
-    fn add(&mut self, name: &[u8], worker: u16) -> Added;
-
-    /// Removes one of those that were added. Whether it was the last one of the name.
-    fn remove(&mut self, name: &[u8], worker: u16) -> bool;
-}
-
-/// A name to which a subscription was added.
-struct Added {
-    /// As all share it.
-    name: Name,
-    /// There was no other subscription.
-    is_new: bool,
 }
 
 /// A message that is being posted.

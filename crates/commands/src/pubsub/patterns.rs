@@ -12,8 +12,8 @@ use std::sync::Arc;
 use tierce_wire::glob::{self, Case};
 
 use super::lengths::Lengths;
+use super::names::{Added, Audiences, Name};
 use super::registry::Audience;
-use super::{Added, Audiences, Name};
 
 /// All patterns, each with its subscriptions.
 #[derive(Default)]

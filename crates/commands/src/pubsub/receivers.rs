@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::names::{Kind, Name};
 use super::run::Run;
-use super::{Kind, Name};
 use crate::waiting::ConnAddress;
 
 /// Receivers of one name from which on they are found by an index.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Added, Audiences, Name};
+use super::names::{Added, Audiences, Name};
 
 /// Parts with a lock each, so that publishers on different channels seldom meet.
 const PARTS: usize = 64;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
-use super::Subscriptions;
 use super::frame::{self, Frame, Part};
 use super::inbox::{Delivery, To};
+use super::subscriptions::Subscriptions;
 
 /// Frames beyond this are not joined: copying them would cost more than it saves.
 pub(super) const RUN_BYTES_MAX: usize = 16 * 1024;

@@ -9,8 +9,8 @@ use tierce_wire::resp::Proto;
 
 use super::frame::Frame;
 use super::inbox::{Delivery, To};
-use super::trackers::{Tracker, TrackingMode, Way};
-use super::{Invalidation, Kind, Name};
+use super::names::{Kind, Name};
+use super::trackers::{Invalidation, Tracker, TrackingMode, Way};
 use crate::acl::{Rights, Users};
 use crate::waiting::ConnAddress;
 

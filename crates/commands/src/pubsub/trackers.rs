@@ -12,8 +12,8 @@ use tierce_output::Output;
 use tierce_wire::resp::{Encoder, Proto, ReplyDecoder, Value};
 
 use super::lengths::Lengths;
+use super::names::{Added, Audiences, Name};
 use super::registry::Audience;
-use super::{Added, Audiences, Name};
 use crate::acl::Rights;
 use crate::clients::Client;
 use crate::waiting::ConnAddress;
