@@ -30,11 +30,15 @@ use tierce_keyspace::log::{LiveReplay, Unfinished};
 use tierce_keyspace::{DbIndex, STREAM_NAME_LEN, StreamPlace};
 use tokio::time::timeout;
 
+use super::claimed::{Claimed, new_mark};
+use super::ending::Ending;
+use super::error::BucketError;
 use super::lease::{self, KeptOwner};
-use super::place::{Known, Place};
+use super::place::{Known, Place, new_id};
 use super::plan::Start;
+use super::settings::{address, claim_of};
 use super::spool::Content;
-use super::{BucketError, Claimed, Ending, Looked, address, claim_of, new_id, new_mark, restore};
+use super::{Looked, restore};
 use crate::clock::unix_ms;
 use crate::engine::Opening;
 use crate::message::Notice;

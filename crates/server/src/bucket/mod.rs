@@ -1,7 +1,9 @@
 //! The server's part of the log in a bucket: what a start does with it, and the thread that writes it.
 //!
+//! * `settings`: what the directives say, and `error`: why a server cannot start with its bucket.
 //! * `place`: what a data directory says of itself: its node id, and where it left the log.
 //! * `plan`: whether a directory and a log fit together, and what has to be done.
+//! * `claimed`: a log that this server writes, and `ending`: how the thread is asked for its end.
 //! * `restore`: fills an empty directory.
 //! * `tool`: fills one without a server: `tierce bucket restore`.
 //! * `tail`: what the directory of an owner that was killed has, and the log has not.
@@ -17,11 +19,15 @@
 //! with its last one, wherever objects end, so a restore never shows half of it. The mark of a snapshot is set while
 //! all shards are locked, and an object ends there.
 
+mod claimed;
+mod ending;
+mod error;
 mod follow;
 mod lease;
 mod place;
 mod plan;
 mod restore;
+mod settings;
 mod spool;
 mod tail;
 mod tool;
@@ -30,40 +36,30 @@ mod uploader;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tierce_bucket::{
-    Claim, End, Group, Location, Moment, Owner, Restore, Right, Runtime, Store, probe,
-};
-use tierce_commands::bucket::State;
+use tierce_bucket::{End, Group, Location, Moment, Owner, Restore, Right, Runtime, Store, probe};
 use tierce_engine::durability::TailSearch;
-use tierce_engine::feed::{Follower, Reader};
-use tierce_keyspace::log::Unfinished;
+use tierce_engine::feed::Reader;
 use tokio::time::timeout;
 
 use crate::clock::unix_ms;
-use crate::config::{DirectiveId, Settings};
-use crate::engine::{Engine, OpenError, Opening};
+use crate::config::Settings;
+use crate::engine::{Engine, Opening};
 use crate::server::Server;
+use claimed::{Claimed, new_mark};
+use ending::Ending;
+pub use error::BucketError;
+use error::unusable;
 use follow::Joining;
 use lease::KeptOwner;
-use place::{Claiming, Known, Place};
+use place::{Claiming, Known, Place, new_id};
 use plan::{Found, Refusal, Start};
 pub use restore::Restored;
+use settings::{CLAIM, TAKEOVER, bytes_max, claim_of, url};
 pub use tool::restore_into;
-use uploader::Uploader;
-
-const BUCKET: DirectiveId = DirectiveId::of("bucket");
-const CLAIM: DirectiveId = DirectiveId::of("bucket-claim");
-const TAKEOVER: DirectiveId = DirectiveId::of("bucket-takeover");
-const LEASE: DirectiveId = DirectiveId::of("bucket-lease");
-const INTERVAL: DirectiveId = DirectiveId::of("bucket-interval");
-const LOG_MAX: DirectiveId = DirectiveId::of("bucket-log-max");
-
-/// Others wait for a lease and this part of it.
-const MARGIN_PART: u32 = 5;
 
 /// A start that has failed waits so long for its RELEASE.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
@@ -71,50 +67,8 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 /// A start that waits for the store says so after this time. A slow probe takes a second.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 
-/// Beyond `bucket-log-max`, what a writer that has passed the gate may add at once: some of the longest values.
-const OVERSHOOT_BYTES: usize = 1 << 30;
-
 /// Threads of the runtime: requests wait for the network, and compressing a snapshot is not to delay an append.
 const RUNTIME_THREADS: usize = 2;
-
-/// Why a server cannot start with its bucket.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BucketError {
-    /// The store, or what is in it.
-    #[error("bucket {url}: {error}")]
-    Store {
-        /// Where it is.
-        url: String,
-        /// What is wrong.
-        error: tierce_bucket::Error,
-    },
-    /// The directory and the log do not belong together.
-    #[error("bucket {url}: {refusal}")]
-    Refused {
-        /// Where it is.
-        url: String,
-        /// Why not.
-        refusal: Refusal,
-    },
-    /// What was restored has no place in this server.
-    #[error("bucket {url}: {reason}")]
-    Content {
-        /// Where it is.
-        url: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The data directory.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The settings.
-    #[error("{0}")]
-    Settings(String),
-    /// The system.
-    #[error("bucket: {0}")]
-    Io(#[from] std::io::Error),
-}
 
 /// A log in a bucket that was looked at and not claimed yet.
 pub struct Looked {
@@ -123,26 +77,6 @@ pub struct Looked {
     place: Place,
     end: End,
     is_forced: bool,
-}
-
-/// One that was claimed, while the data are being loaded.
-pub struct Claimed {
-    runtime: Runtime,
-    store: Store,
-    owner: KeptOwner,
-    place: Place,
-    needs_base: bool,
-    /// What the log has behind the last place that both logs have, if what it lacks is searched for.
-    sent: Option<Vec<Vec<u8>>>,
-    /// What the log lacks.
-    tail: Vec<Vec<u8>>,
-    /// What ends the batches there that a crash has cut short: else each reader would wait for the rest for ever.
-    gaps: Vec<Vec<u8>>,
-    follower: Option<Follower>,
-    /// The mark before everything that follows.
-    mark: u64,
-    /// The log has changes that the directory lacks.
-    is_behind: bool,
 }
 
 /// The part of this server in a log, while the data are being loaded.
@@ -376,51 +310,6 @@ impl Looked {
     }
 }
 
-impl Claimed {
-    /// Follows all changes from now on. To be called when the keys are loaded, and nothing has changed any.
-    pub fn follow(&mut self, engine: &Engine) {
-        self.follower = engine.follow(Reader::Bucket, bytes_max(&engine.config.settings()));
-        let found = engine.durability.take_found();
-        if let (Some(sent), Some(found)) = (self.sent.take(), found) {
-            match tail::without(found, &sent) {
-                Some(tail) => {
-                    self.gaps = gaps_behind(&sent, &tail);
-                    (self.tail, self.needs_base) = (tail, false);
-                }
-                None => self.is_behind = true,
-            }
-        }
-        let mut locks = engine.keyspace.long_locks();
-        let _all = locks.lock_all();
-        engine.feed.mark(Reader::Bucket, self.mark);
-    }
-
-    /// Writes the log until the end is asked for.
-    fn run(self, server: Arc<Server>, ending: Arc<Ending>) {
-        let state = if self.needs_base { State::Base } else { State::Following };
-        server.bucket.update(|figures| figures.state = state);
-        Uploader::new(server, self, ending).run();
-    }
-}
-
-/// Asks the thread for its end.
-#[derive(Debug, Default)]
-struct Ending {
-    is_asked: AtomicBool,
-    /// Milliseconds that the end of the server has waited for clients before.
-    spent_ms: AtomicU64,
-}
-
-impl Ending {
-    fn is_asked(&self) -> bool {
-        self.is_asked.load(Ordering::Acquire)
-    }
-
-    fn spent(&self) -> Duration {
-        Duration::from_millis(self.spent_ms.load(Ordering::Relaxed))
-    }
-}
-
 /// The thread that writes the log, or follows it.
 pub struct Bucket {
     server: Arc<Server>,
@@ -474,17 +363,6 @@ fn runtime() -> std::io::Result<Runtime> {
         .map(Runtime::from)
 }
 
-/// An error that names the URL itself.
-fn unusable(error: tierce_bucket::Error) -> BucketError {
-    BucketError::Settings(error.to_string())
-}
-
-/// The place of the log, if there is one.
-fn url(settings: &Settings) -> Option<String> {
-    let url = String::from_utf8_lossy(settings.text(BUCKET)).into_owned();
-    Some(url).filter(|url| !url.is_empty())
-}
-
 /// Waits until this machine's clock has come to the newest time in the log: keys that have expired there would be there
 /// again.
 fn wait_for_clock(server: &Server, url: &str, wall_ms: u64) -> Result<(), BucketError> {
@@ -502,21 +380,6 @@ fn wait_for_clock(server: &Server, url: &str, wall_ms: u64) -> Result<(), Bucket
     }
 }
 
-/// What may wait in the feed.
-fn bytes_max(settings: &Settings) -> usize {
-    usize::try_from(settings.bytes(LOG_MAX)).unwrap_or(usize::MAX).saturating_add(OVERSHOOT_BYTES)
-}
-
-/// What ends the batches that have begun in the log behind a cut, which is in the middle of none.
-fn gaps_behind(sent: &[Vec<u8>], tail: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut unfinished = Unfinished::default();
-    for record in sent.iter().chain(tail) {
-        // Whoever applies it finds that it is none.
-        let _ = unfinished.operations(record);
-    }
-    unfinished.gaps()
-}
-
 /// Locks a data directory, and finishes what an earlier start was about to put aside.
 fn lock(server: &Server, settings: &Settings) -> io::Result<Place> {
     let place = Place::lock(&settings.dir())?;
@@ -527,34 +390,4 @@ fn lock(server: &Server, settings: &Settings) -> io::Result<Place> {
         ));
     }
     Ok(place)
-}
-
-/// The id of a mark, which no other one of this directory has.
-fn new_mark() -> u64 {
-    (u128::from_le_bytes(new_id()) as u64).max(1)
-}
-
-fn new_id() -> tierce_bucket::Id {
-    tierce_bucket::Env::random(&tierce_bucket::System)
-}
-
-/// What this server claims a log with.
-fn claim_of(settings: &Settings, node: tierce_bucket::Id, right: Right) -> Claim {
-    let lease = Duration::from_secs(settings.count(LEASE));
-    let takeover = settings.is_on(TAKEOVER);
-    let address = address(settings);
-    Claim { node, address, takeover, lease, margin: lease / MARGIN_PART, right }
-}
-
-/// What others may know this server as.
-fn address(settings: &Settings) -> String {
-    const HOST: DirectiveId = DirectiveId::of("replica-announce-ip");
-    const PORT: DirectiveId = DirectiveId::of("replica-announce-port");
-    let host = match settings.text(HOST) {
-        b"" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
-        announced => String::from_utf8_lossy(announced).into_owned(),
-    };
-    let announced = settings.count(PORT);
-    let port = if announced == 0 { settings.port().into() } else { announced };
-    format!("{}:{port}", host.trim())
 }

@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use tierce_bucket::Id;
 
-use super::new_id;
-
 const NAME: &str = "bucket.state";
 const LOCK: &str = "bucket.lock";
 /// How the name of a directory begins that has what is no part of the log.
@@ -296,6 +294,10 @@ fn parse_id(digits: &str) -> Option<Id> {
         *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
     }
     Some(id)
+}
+
+pub(super) fn new_id() -> Id {
+    tierce_bucket::Env::random(&tierce_bucket::System)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use tierce_bucket::{Group, Item, Moment, Restore, RestoreProgress, Runtime};
 use tierce_keyspace::log::{Replay, Unfinished};
 
-use super::BucketError;
+use super::error::BucketError;
 use super::spool::Content;
 use crate::engine::Opening;
 use crate::persistence::Source;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tierce_bucket::{Group, Location, Moment, Store};
 use tierce_cask::disk::{Disk, OsDisk};
 
+use super::error::{BucketError, unusable};
 use super::restore::{self, Restored};
-use super::{BucketError, runtime, unusable};
+use super::runtime;
 use crate::config::{Config, LogLevel, Settings};
 use crate::engine::Opening;
 use crate::log::Log;

@@ -29,20 +29,19 @@ use tierce_commands::bucket::State;
 use tierce_engine::feed::{Fed, FedBatch, Follower, Reader};
 use tokio::task::JoinHandle;
 
+use super::claimed::Claimed;
+use super::ending::Ending;
 use super::lease;
 use super::place::{Known, Place};
-use super::{Claimed, Ending, INTERVAL, bytes_max};
+use super::settings::{INTERVAL, bytes_max};
 use cuts::Cuts;
 use gathering::{Gathering, LOOK_EVERY};
 use pace::Pace;
 use snapshots::Snapshot;
-use watch::{Watch, now_ms};
+use watch::{TICK, Watch, now_ms};
 
 use crate::message::Notice;
 use crate::server::Server;
-
-/// How often the thread looks around, if nothing calls it.
-const TICK: Duration = Duration::from_millis(100);
 
 /// A script may hold the data for much longer than a lease. A cut or a snapshot waits for it no longer than this, so
 /// that the lease is renewed in time,
@@ -67,7 +66,7 @@ enum Stop {
 }
 
 /// The thread's state.
-pub(super) struct Uploader {
+struct Uploader {
     server: Arc<Server>,
     runtime: Runtime,
     owner: Owner,
@@ -111,8 +110,17 @@ pub(super) struct Uploader {
     deleting: Option<JoinHandle<Result<(u64, u64), Error>>>,
 }
 
+impl Claimed {
+    /// Writes the log until the end is asked for.
+    pub(super) fn run(self, server: Arc<Server>, ending: Arc<Ending>) {
+        let state = if self.needs_base { State::Base } else { State::Following };
+        server.bucket.update(|figures| figures.state = state);
+        Uploader::new(server, self, ending).run();
+    }
+}
+
 impl Uploader {
-    pub(super) fn new(server: Arc<Server>, claimed: Claimed, ending: Arc<Ending>) -> Self {
+    fn new(server: Arc<Server>, claimed: Claimed, ending: Arc<Ending>) -> Self {
         let Claimed {
             runtime, store, owner, place, needs_base, tail, gaps, follower, mark, ..
         } = claimed;

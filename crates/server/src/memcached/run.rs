@@ -17,6 +17,10 @@ use crate::front_ends::{Outcome, Stages};
 use crate::gates::Fault;
 use crate::waiting::Waits;
 
+/// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
+/// overlap, and few enough for what is parsed to stay in the first-level cache.
+pub(super) const REQUESTS_MAX: usize = 64;
+
 /// Runs the requests of a batch, one after the other.
 pub struct Run<'a, 'k> {
     pub server: Host<'k>,

@@ -18,7 +18,7 @@ use super::operations::{
     equivalent_of_command, equivalent_of_frame, of_command, of_opcode, words_of_command,
     words_of_frame,
 };
-use super::run::Run;
+use super::run::{REQUESTS_MAX, Run};
 use super::session::{Language, Session};
 use super::text::{access_of as access_of_line, refusal_text};
 use crate::acl::Rights;
@@ -31,10 +31,6 @@ use crate::gates::{Admission, Gates};
 use crate::suspend::{hold, suspend};
 use crate::turn::Turn;
 use crate::waiting::{Obstacle, Patience, Waits};
-
-/// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
-/// overlap, and few enough for what is parsed to stay in the first-level cache.
-pub const REQUESTS_MAX: usize = 64;
 
 /// No more requests are parsed once a batch has this many keys.
 const KEYS_MAX: usize = 256;

@@ -5,7 +5,7 @@ use crate::command::Table;
 use crate::config::{Settings, Startup};
 use crate::persistence::OwnFiles;
 
-use super::StartError;
+use super::error::StartError;
 
 /// No two directives may name one file, or one that is a place of the server's data.
 pub(super) fn check_own_files(settings: &Settings) -> Result<(), StartError> {

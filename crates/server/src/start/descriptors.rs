@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use crate::config::{Config, DirectiveId, Peer, Settings};
 use crate::log::Log;
 
-use super::StartError;
+use super::error::StartError;
 
 /// Descriptors that a running server has beside those of clients and those that are reserved: listeners,
 /// loops, and the files that are always open. A loop has two.

@@ -27,8 +27,18 @@ use crate::supervision;
 use crate::tracking;
 use crate::transfer;
 
+use super::error::StartError;
 use super::watch::{watch_config, watch_http};
-use super::{Console, StartError};
+
+/// What shows how far a load is.
+pub trait Console: Send {
+    /// Whether it shows anything. If so, the log has no lines of progress.
+    fn is_shown(&self) -> bool;
+    /// So many bytes of `total` are loaded, as far as that is known. Called a few times a second.
+    fn loading(&mut self, done: u64, total: u64);
+    /// The load is over.
+    fn loaded(&mut self);
+}
 
 /// The threads of a server that follow what it does.
 pub(super) struct Threads {

@@ -4,6 +4,7 @@ mod announce;
 mod checks;
 mod descriptors;
 mod end;
+mod error;
 mod handles;
 mod load;
 mod refusal;
@@ -24,15 +25,16 @@ use tierce_net::Runtime;
 
 pub use self::checks::{check_access, is_open};
 pub use self::descriptors::descriptors_needed;
+pub use self::error::StartError;
 pub use self::handles::{Shards, Stopper, SyncClock};
+pub use self::load::Console;
 pub use self::refusal::log_refusal;
-use crate::acl::FileError;
-use crate::bucket::{self, Bucket};
+use crate::bucket::Bucket;
 use crate::commands::replication::role::Address;
 use crate::config::{Config, Loaded, Settings, Startup};
 use crate::engine::{OpenError, Opening};
-use crate::listening::{Listening, ListeningError};
-use crate::log::{Log, LogError};
+use crate::listening::Listening;
+use crate::log::Log;
 use crate::long_commands::LongCommands;
 use crate::pid_file::PidFile;
 use crate::replication::replica::Follower;
@@ -40,8 +42,7 @@ use crate::replication::{Copies, Handover, Stream};
 use crate::server::{Message, Server};
 use crate::shutdown::Shutdown;
 use crate::supervision::{self, Supervisor};
-use crate::tls::{self, TlsError};
-use crate::transfer::FirstImportError;
+use crate::tls;
 
 use self::announce::announce;
 use self::checks::{check_databases, check_own_files};
@@ -53,66 +54,6 @@ use self::watch::{https, prepare_loops};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
-
-/// Why the server could not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// Something about encrypted connections.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// Something about the addresses to listen on.
-    #[error("{}{}", .0, .0.next_step())]
-    Listening(#[from] ListeningError),
-    /// Where to speak HTTP.
-    #[error("{0}; http-port and bind say where")]
-    Http(#[from] tierce_gateway::ListenError),
-    /// The data.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// A directive names a database that there is not.
-    #[error("{directive} {wanted}: there are only {there} databases")]
-    NoSuchDatabase {
-        /// The directive.
-        directive: &'static str,
-        /// What it says.
-        wanted: usize,
-        /// How many there are.
-        there: usize,
-    },
-    /// Directives name files that must not be the same.
-    #[error("{0}")]
-    Files(String),
-    /// The file to log into.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The users of the configuration, or of the file of users.
-    #[error(transparent)]
-    Users(#[from] FileError),
-    /// The names of commands.
-    #[error("{0}")]
-    Commands(String),
-    /// Data that Redis left.
-    #[error(transparent)]
-    FirstImport(#[from] FirstImportError),
-    /// Hardly any client could connect, or none.
-    #[error(
-        "could not start: the limit of open files is too low for any client; ulimit -n must be \
-             {needed} or more"
-    )]
-    Descriptors {
-        /// As many as one client needs.
-        needed: u64,
-    },
-    /// The log in a bucket.
-    #[error(transparent)]
-    Bucket(#[from] bucket::BucketError),
-    /// The system has no threads or descriptors to give.
-    #[error(
-        "could not start: {0}; the limits of processes and open files (ulimit -u, ulimit -n) may be too low"
-    )]
-    Io(#[from] io::Error),
-}
 
 /// How a server has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,16 +82,6 @@ pub fn run(
     run_until_ended(loaded.settings, console, on_ready).inspect_err(|error| {
         log.write(&[format!("The server cannot start: {error}")]);
     })
-}
-
-/// What shows how far a load is.
-pub trait Console: Send {
-    /// Whether it shows anything. If so, the log has no lines of progress.
-    fn is_shown(&self) -> bool;
-    /// So many bytes of `total` are loaded, as far as that is known. Called a few times a second.
-    fn loading(&mut self, done: u64, total: u64);
-    /// The load is over.
-    fn loaded(&mut self);
 }
 
 /// Shows nothing: the server of another program.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tierce_engine::feed::Reader;
 
-use super::super::new_mark;
+use super::super::claimed::new_mark;
 use super::super::place::{Cut, Known};
 use super::{BUSY_FOR, LOCKS_MAX, Uploader};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::{LEASE, lease};
+use super::super::lease;
+use super::super::settings::LEASE;
 use super::{RETRY_AFTER, Stop, Uploader};
 use crate::message::Notice;
 use crate::server::Server;

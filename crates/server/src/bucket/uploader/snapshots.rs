@@ -10,10 +10,10 @@ use tierce_engine::feed::Reader;
 use tierce_keyspace::SnapshotError;
 use tokio::task::JoinHandle;
 
-use super::super::new_mark;
+use super::super::claimed::new_mark;
 use super::super::spool::{self, Content, Spooled};
-use super::watch::{Watch, now_ms};
-use super::{BUSY_FOR, LOCKS_MAX, RETRY_AFTER, Stop, TICK, Uploader};
+use super::watch::{TICK, Watch, now_ms};
+use super::{BUSY_FOR, LOCKS_MAX, RETRY_AFTER, Stop, Uploader};
 use crate::clock::BEFORE_ALL_MS;
 use crate::config::{DirectiveId, Settings};
 use crate::persistence::{NewFile, SaveError};

@@ -10,11 +10,14 @@ use tierce_commands::bucket::State;
 use tierce_engine::feed::Reader;
 use tokio::time::timeout;
 
-use super::super::{Ending, INTERVAL, LOG_MAX, bytes_max};
-use super::TICK;
+use super::super::ending::Ending;
+use super::super::settings::{INTERVAL, LOG_MAX, bytes_max};
 use crate::clock::unix_ms;
 use crate::message::Notice;
 use crate::server::Server;
+
+/// How often the thread looks around, if nothing calls it.
+pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// A change that waits longer than this, and twice the interval, while the store answers holds writers back.
 const LAG_MS_MAX: u64 = 5_000;
