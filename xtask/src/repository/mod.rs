@@ -1,6 +1,7 @@
 //! Tests of the repository itself: what its crates depend on, which layer uses which, what its documents name, and
 //! that every test file and every script is run by something.
 
+mod circles;
 mod dependencies;
 mod documents;
 mod layers;

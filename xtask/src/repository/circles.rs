@@ -1,0 +1,261 @@
+//! Circles of files: of those that use each other, directly or by way of others.
+//!
+//! A file uses what it imports, and what it names by `crate::` or `super::`. Where that is a re-export, it uses the file
+//! behind it; and a file that only re-exports what is below it does not use that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::layers::{CRATES, Source, sources};
+
+/// The most files of a circle.
+const LARGEST: usize = 5;
+
+/// Crates that have larger ones: what is left to be untied, and does not grow.
+const LARGER: &[(&str, usize)] = &[
+    ("cask", 13),
+    ("collections", 9),
+    ("commands", 44),
+    ("gateway", 6),
+    ("keyspace", 66),
+    ("lua", 11),
+    ("net", 8),
+];
+
+/// Words of a path.
+type Words = Vec<String>;
+
+/// Arrows from each node to others.
+pub(super) type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Nodes that reach each other, for each circle, the largest first.
+pub(super) fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
+    let reached: BTreeMap<_, _> = arrows.keys().map(|from| (from, reached(arrows, from))).collect();
+    let mutual = reached.iter().map(|(from, to)| {
+        let back = |to: &&&String| reached.get(**to).is_some_and(|to| to.contains(from));
+        to.iter().filter(back).map(|to| (*to).clone()).collect()
+    });
+    let circles: BTreeSet<BTreeSet<String>> =
+        mutual.filter(|circle: &BTreeSet<_>| circle.len() > 1).collect();
+    let mut circles: Vec<_> = circles.into_iter().collect();
+    circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
+    circles
+}
+
+/// The nodes to which arrows lead from this one.
+fn reached<'a>(arrows: &'a Arrows, from: &'a String) -> BTreeSet<&'a String> {
+    let (mut open, mut reached) = (vec![from], BTreeSet::new());
+    while let Some(node) = open.pop() {
+        open.extend(arrows.get(node).into_iter().flatten().filter(|to| reached.insert(*to)));
+    }
+    reached
+}
+
+/// The files of a crate, and what they import.
+struct Files<'s> {
+    sources: BTreeMap<Words, &'s Source>,
+    /// What a name that a file has imported stands for.
+    imported: BTreeMap<(Words, String), Words>,
+}
+
+/// A path from the root of the crate.
+struct Use {
+    path: Words,
+    /// The name of what is imported.
+    name: String,
+    is_public: bool,
+}
+
+impl<'s> Files<'s> {
+    fn new(sources: &'s [Source]) -> Self {
+        let sources: BTreeMap<_, _> =
+            sources.iter().map(|source| (source.words(), source)).collect();
+        let mut files = Self { sources, imported: BTreeMap::new() };
+        for (module, source) in &files.sources {
+            for Use { path, name, .. } in files.imports(module, &source.code()) {
+                files.imported.insert((module.clone(), name), path);
+            }
+        }
+        files
+    }
+
+    /// From each file, which others it uses.
+    fn arrows(&self) -> Arrows {
+        let of_file = |(module, source): (&Words, &&Source)| {
+            let code = source.code();
+            let imports = self.imports(module, &code);
+            let imported = imports.into_iter().filter_map(|used| {
+                let file = self.file_of(&used.path)?;
+                Some(file).filter(|file| !(used.is_public && file.starts_with(module)))
+            });
+            let named = named_paths(&code)
+                .into_iter()
+                .filter_map(|path| self.file_of(&self.from_root(module, path)?));
+            let used = imported.chain(named).filter(|file| file != module);
+            (name_of(module), used.map(|file| name_of(&file)).collect())
+        };
+        self.sources.iter().map(of_file).collect()
+    }
+
+    /// What a file imports of its crate.
+    fn imports(&self, module: &[String], code: &str) -> Vec<Use> {
+        let mut uses = Vec::new();
+        for (at, _) in code.match_indices("use ") {
+            let line = code[..at].rsplit('\n').next().unwrap_or_default().trim_start();
+            let is_public = line.starts_with("pub");
+            if !line.is_empty() && !is_public {
+                continue;
+            }
+            let Some(end) = code[at..].find(';') else { continue };
+            for (path, name) in members(&code[at + "use ".len()..at + end]) {
+                uses.extend(self.from_root(module, path).map(|path| Use { path, name, is_public }));
+            }
+        }
+        uses
+    }
+
+    /// A path that a file names, from the root of the crate; none if it leads into another crate.
+    fn from_root(&self, module: &[String], path: Words) -> Option<Words> {
+        let mut words = path.into_iter().peekable();
+        let mut from = module.to_vec();
+        match words.peek()?.as_str() {
+            "crate" => from.clear(),
+            "self" => {}
+            "super" => {
+                while words.next_if(|word| word == "super").is_some() {
+                    from.pop();
+                }
+                return Some(from.into_iter().chain(words).collect());
+            }
+            child => {
+                from.push(child.to_owned());
+                self.sources.contains_key(&from).then_some(())?;
+            }
+        }
+        words.next();
+        Some(from.into_iter().chain(words).collect())
+    }
+
+    /// The file that has what a path leads to.
+    fn file_of(&self, path: &[String]) -> Option<Words> {
+        let mut path = path.to_vec();
+        // A name that stands for itself would be followed without end.
+        for _ in 0..8 {
+            let deepest =
+                (0..=path.len()).rev().find(|len| self.sources.contains_key(&path[..*len]))?;
+            let (file, rest) = path.split_at(deepest);
+            let Some((name, rest)) = rest.split_first() else { return Some(path) };
+            match self.imported.get(&(file.to_vec(), name.clone())) {
+                Some(to) => path = to.iter().chain(rest).cloned().collect(),
+                None => return Some(file.to_vec()),
+            }
+        }
+        None
+    }
+}
+
+fn name_of(module: &[String]) -> String {
+    if module.is_empty() { "lib".to_owned() } else { module.join("::") }
+}
+
+/// The paths of an import, each with the name that it has here.
+fn members(import: &str) -> Vec<(Words, String)> {
+    let Some((before, list)) = import.split_once('{') else {
+        let (path, alias) = import.split_once(" as ").unwrap_or((import, ""));
+        let words: Words =
+            words(path).filter(|word| word != "self" || !path.contains("::self")).collect();
+        let name =
+            if alias.is_empty() { words.last().cloned() } else { Some(alias.trim().to_owned()) };
+        return name.map(|name| (words, name)).into_iter().collect();
+    };
+    let list = list.rsplit_once('}').map_or(list, |(list, _)| list);
+    let mut depth = 0;
+    let parts = list.split(|c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    let parts = parts.map(str::trim).filter(|part| !part.is_empty());
+    parts.flat_map(|part| members(&format!("{}{part}", before.trim()))).collect()
+}
+
+fn words(path: &str) -> impl Iterator<Item = String> {
+    path.split("::").map(|word| word.trim().to_owned()).filter(|word| !word.is_empty())
+}
+
+/// The paths that code names outside of imports.
+fn named_paths(code: &str) -> Vec<Words> {
+    let mut paths = Vec::new();
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = &code[..at];
+            // Within a longer path, an import, or what says who may see something.
+            let is_import =
+                before.rsplit(';').next().is_some_and(|statement| statement.contains("use "));
+            if before.ends_with("::") || before.ends_with("(in ") || is_import {
+                continue;
+            }
+            let is_of_path = |c: char| c == ':' || c == '_' || c.is_ascii_alphanumeric();
+            let end = code[at..].find(|c| !is_of_path(c)).unwrap_or(code.len() - at);
+            paths.push(words(&code[at..at + end]).collect());
+        }
+    }
+    paths
+}
+
+/// The largest circle of a crate must be this large.
+fn faults(of: &str, arrows: &Arrows) -> Option<String> {
+    let allowed = LARGER.iter().find(|(name, _)| *name == of).map(|(_, len)| *len);
+    let circle = circles(arrows).into_iter().next().unwrap_or_default();
+    match allowed {
+        None if circle.len() > LARGEST => {
+            Some(format!("{of}: these {} files use each other: {circle:?}", circle.len()))
+        }
+        Some(allowed) if circle.len() > allowed => Some(format!(
+            "{of}: its largest circle was of {allowed} files, and is of {}: {circle:?}",
+            circle.len()
+        )),
+        Some(allowed) if circle.len() < allowed => Some(format!(
+            "{of}: its largest circle is of {} files now: say so in LARGER",
+            circle.len()
+        )),
+        _ => None,
+    }
+}
+
+#[test]
+fn circles_of_files_are_small() {
+    let faults = CRATES.iter().filter_map(|(of, _)| faults(of, &Files::new(&sources(of)).arrows()));
+    let faults: Vec<_> = faults.collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn what_files_use_is_found() {
+    let sources = [
+        Source::new("lib.rs", "mod a;\npub use a::b::Deep;\npub use c as d;"),
+        Source::new(
+            "a/mod.rs",
+            "pub mod b;\npub use self::b::Deep;\nuse crate::{c::{self, Thing}, own};",
+        ),
+        Source::new(
+            "a/b.rs",
+            "use super::Thing;\nfn f() { crate::d::g() }\npub(in crate::own) struct Deep;",
+        ),
+        Source::new("c.rs", "use std::fmt;\n// use crate::a;\nuse crate::a::Deep as Other;"),
+        Source::new("own.rs", "fn f() {}\n#[cfg(test)]\nmod tests {\nuse crate::a;"),
+    ];
+    let arrows = Files::new(&sources).arrows();
+    let to = |from: &str| arrows[from].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(to("lib"), [""; 0]);
+    assert_eq!(to("a"), ["c", "own"]);
+    assert_eq!(to("a::b"), ["c"]);
+    assert_eq!(to("c"), ["a::b"]);
+    assert_eq!(to("own"), [""; 0]);
+    assert_eq!(circles(&arrows), [BTreeSet::from(["a::b".to_owned(), "c".to_owned()])]);
+    assert!(faults("planted", &arrows).is_none());
+    let many: Vec<_> = (0..6).map(|n| n.to_string()).collect();
+    let next = |n: usize| BTreeSet::from([many[(n + 1) % many.len()].clone()]);
+    let ring = (0..6).map(|n| (many[n].clone(), next(n))).collect();
+    assert!(faults("planted", &ring).is_some_and(|fault| fault.contains("these 6 files")));
+    assert!(faults("gateway", &ring).is_none());
+    assert!(faults("lua", &ring).is_some_and(|fault| fault.contains("is of 6 files now")));
+}
