@@ -1,8 +1,11 @@
 //! From a parsed request to its reply: lookup, checks, locks, and the command itself.
 
+mod bodies;
+mod body;
 mod copies;
 #[cfg(debug_assertions)]
 mod declared;
+mod defined;
 mod guard;
 mod locking;
 mod mode;
@@ -30,10 +33,12 @@ use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::stats::{Counters, Stat};
 
+pub use self::bodies::Bodies;
+pub use self::body::{Body, Done, Handler};
+pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape};
 pub use self::copies::Then;
+pub use self::defined::Defined;
 pub use self::guard::Guard;
-pub use self::locking::entry;
-
 pub use self::mode::{Attempt, Mode};
 pub use self::request::{Request, Turn};
 pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
@@ -53,6 +58,8 @@ pub struct Context<'a, 'k> {
     pub reply: Reply<'a>,
     /// The command being run; for a subcommand, that one.
     pub command: &'k Command,
+    /// What runs the commands.
+    pub bodies: &'k Bodies,
     /// The counters of this worker.
     pub counters: &'k Counters,
     /// The time of this turn, in Unix milliseconds.
@@ -66,7 +73,7 @@ pub struct Context<'a, 'k> {
 }
 
 /// A call as it came, its name included. Bodies get their arguments apart from it, as many as their shape
-/// proves (see [`Body`](crate::command::Body)); what they may do with the whole is to keep it.
+/// proves (see [`Body`]); what they may do with the whole is to keep it.
 #[derive(Clone, Copy)]
 pub struct Call<'a>(Args<'a>);
 
@@ -335,7 +342,7 @@ impl<'k> Context<'_, 'k> {
         }
         #[cfg(debug_assertions)]
         self.guard.locks.begin_naming();
-        let done = (self.command.enter)(self);
+        let done = (self.bodies.ways(self.command).enter)(self);
         #[cfg(debug_assertions)]
         self.check_naming(done.is_ok());
         done
@@ -369,7 +376,12 @@ impl<'k> Context<'_, 'k> {
         let mut ctx = Context::new(turn, request, guard.locks, reply.reborrow());
         #[cfg(debug_assertions)]
         ctx.guard.declared.clone_from(&guard.declared);
-        (command.spec.run)(&mut ctx)
+        ctx.run_body()
+    }
+
+    /// Runs the body of the command, with whatever is locked.
+    pub(super) fn run_body(&mut self) -> Done {
+        (self.bodies.ways(self.command).run)(self)
     }
 
     /// Replies with an error, and counts it, unless it only says that the command is to be run again.

@@ -600,7 +600,7 @@ impl<'k> Run<'k, '_> {
             Runs::OfPrimary { .. } if kernel.offload.is_open() => Ready::ServeAtOnce,
             Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => Ready::Serve,
         };
-        let turn = Turn { kernel, counters, now_ms };
+        let turn = Turn::new(kernel, counters, now_ms);
         let attempt = Attempt { turn, command, args, mode: by.mode(), late, ready };
         if let Err(interrupt) = attempt.run(caller, locks, output) {
             debug_assert!(

@@ -251,7 +251,7 @@ fn execute<'k>(
 ) -> Result<(), Interrupt> {
     let (args, to, caller) = (job.command.as_args(), &job.to, &mut job.caller);
     locks.set_origin(caller.origin());
-    let turn = Turn { kernel, counters, now_ms };
+    let turn = Turn::new(kernel, counters, now_ms);
     let mode = Mode::Long { to: Some(to) };
     let late = Late::Yes(PATIENCE);
     let attempt = Attempt { turn, command, args, mode, late, ready: Ready::Serve };

@@ -130,11 +130,13 @@ const ENGINE: &[&str] = &[
 
 #[rustfmt::skip]
 const COMMANDS: &[&str] = &[
-    "error", "message", "reply", "replica_level", "waiting", "process", "lease", "bucket", "shutdown",
-    // A type that contains itself: a context has a kernel, which has the table, which holds functions of a context.
-    "acl answer caller clients command execute fetch hot_keys kernel meter \
-     monitors offload pubsub redaction replication scripting slowlog stats transaction",
-    "blocking", "metrics", "commands", "redirect", "gates", "notifications", "pipeline", "plan", "roles", "run", "tracking", "lib",
+    // What needs nothing.
+    "process", "metrics",
+    // Replies, and who gets them.
+    "error", "reply", "message", "replica_level", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
+    // The kernel, and how it executes.
+    "kernel", "redirect", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "pipeline", "roles", "plan", "gates",
+    "run", "commands", "lib",
 ];
 
 #[rustfmt::skip]

@@ -274,7 +274,7 @@ impl<'k> Serving<'k, '_> {
         let level = caller.replica_level(self.kernel);
         let begin = self.output.mark();
         let reply = Reply::new(self.output, caller.proto);
-        let turn = Turn { kernel: self.kernel, counters: self.counters, now_ms: self.now_ms };
+        let turn = Turn::new(self.kernel, self.counters, self.now_ms);
         let request = Request::new(caller, command, args, Mode::Attempt(&attempt));
         let mut ctx = Context::new(turn, request, locks, reply);
         if may_leave && let Some(busy) = ctx.held_by_program(PATIENCE) {

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
-use super::table::{Command, CommandId};
-use super::{Spec, Table};
+use super::Table;
+use super::table::{Command, CommandId, Described};
 
 /// Commands and subcommands that can be added to one table; more are refused.
 pub const ADDED_MAX: usize = 64;
@@ -71,11 +71,17 @@ impl Added {
 }
 
 impl Table {
-    /// Adds a command while workers run. It is found from now on, and counted under its name.
+    /// Adds a command while workers run. It is found from now on, and counted under its name. `bind` gives it its body
+    /// before that, unless it has had its slot before.
     ///
     /// # Errors
     /// If its name is taken, or none, or the table is full.
-    pub fn add(&self, spec: &'static Spec) -> Result<(), AddError> {
+    pub(crate) fn add(
+        &self,
+        described: Described,
+        bind: impl FnOnce(&Command),
+    ) -> Result<(), AddError> {
+        let (spec, _) = described;
         if spec.name.is_empty() || spec.name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(AddError::BadName);
         }
@@ -89,15 +95,20 @@ impl Table {
         };
         let slot = match self.added.slots.iter().position(is_it) {
             Some(slot) => slot,
-            None => self.fill_slot(&mut names, spec)?,
+            None => self.fill_slot(&mut names, described, bind)?,
         };
         names.slots.insert(spec.name, slot);
         self.added.len.store(names.slots.len(), Ordering::Release);
         Ok(())
     }
 
-    fn fill_slot(&self, names: &mut Names, spec: &'static Spec) -> Result<usize, AddError> {
-        let (slot, ids) = (names.slots_used, 1 + spec.subcommands.len());
+    fn fill_slot(
+        &self,
+        names: &mut Names,
+        described: Described,
+        bind: impl FnOnce(&Command),
+    ) -> Result<usize, AddError> {
+        let (slot, ids) = (names.slots_used, 1 + described.1.len());
         if names.ids_used + ids > ADDED_MAX {
             return Err(AddError::Full);
         }
@@ -106,9 +117,9 @@ impl Table {
             next_id += 1;
             CommandId(next_id as u16 - 1)
         };
-        let command = Command { is_plain: false, ..Command::new(spec, &mut ids_of, 0) };
+        let command = Command { is_plain: false, ..Command::new(described, &mut ids_of, 0) };
         let room = self.added.slots.get(slot).ok_or(AddError::Full)?;
-        room.get_or_init(|| command);
+        bind(room.get_or_init(|| command));
         names.slots_used += 1;
         names.ids_used += ids;
         Ok(slot)
@@ -126,17 +137,21 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Flags, Group, no_arguments};
+    use crate::command::{Flags, Group, Spec};
     use crate::commands;
 
     const fn spec(name: &'static str) -> Spec {
-        Spec::new(name, Group::Generic, no_arguments!(|_| Ok(()))).flags(Flags::READONLY)
+        Spec { flags: Flags::READONLY, ..Spec::new(name, Group::Generic, 1, 1) }
     }
 
     static OWN: Spec = spec("own.a-name-longer-than-any-that-is-packed");
     static GET: Spec = spec("get");
     static LOUD: Spec = spec("Loud");
     static NAMELESS: Spec = spec("");
+
+    fn add(table: &Table, spec: &'static Spec) -> Result<(), AddError> {
+        table.add((spec, Vec::new()), |_| {})
+    }
 
     fn leaked(name: String) -> &'static Spec {
         Box::leak(Box::new(spec(name.leak())))
@@ -147,7 +162,7 @@ mod tests {
         let table = commands::table();
         let before = table.all().count();
         assert!(table.find(OWN.name.as_bytes()).is_none());
-        assert_eq!(table.add(&OWN), Ok(()));
+        assert_eq!(add(&table, &OWN), Ok(()));
         let upper = OWN.name.to_ascii_uppercase();
         let command = table.find(upper.as_bytes()).expect("it was added");
         assert!(std::ptr::eq(command.spec, &OWN));
@@ -157,7 +172,7 @@ mod tests {
             (table.all().count(), table.listed().len()),
             (before + 1, table.commands().len() + 1)
         );
-        assert_eq!(table.add(&OWN), Err(AddError::NameTaken));
+        assert_eq!(add(&table, &OWN), Err(AddError::NameTaken));
         assert!(table.remove(OWN.name) && !table.remove(OWN.name));
         assert!(table.find(OWN.name.as_bytes()).is_none() && table.all().count() == before);
         // What was found before is still there for the call that found it.
@@ -167,19 +182,19 @@ mod tests {
     #[test]
     fn names_and_numbers_have_limits() {
         let table = commands::table();
-        assert_eq!(table.add(&GET), Err(AddError::NameTaken));
-        assert_eq!(table.add(&LOUD), Err(AddError::BadName));
-        assert_eq!(table.add(&NAMELESS), Err(AddError::BadName));
+        assert_eq!(add(&table, &GET), Err(AddError::NameTaken));
+        assert_eq!(add(&table, &LOUD), Err(AddError::BadName));
+        assert_eq!(add(&table, &NAMELESS), Err(AddError::BadName));
         assert!(!table.remove("get") && table.find(b"get").is_some());
         for number in 0..ADDED_MAX - 1 {
-            assert_eq!(table.add(leaked(format!("own.{number}"))), Ok(()));
+            assert_eq!(add(&table, leaked(format!("own.{number}"))), Ok(()));
         }
         // The same one takes the same place.
         for _ in 0..2 * ADDED_MAX {
-            assert_eq!(table.add(&OWN), Ok(()));
+            assert_eq!(add(&table, &OWN), Ok(()));
             assert!(table.remove(OWN.name));
         }
-        assert_eq!(table.add(leaked("own.more".to_owned())), Err(AddError::Full));
+        assert_eq!(add(&table, leaked("own.more".to_owned())), Err(AddError::Full));
     }
 
     #[test]
@@ -197,7 +212,7 @@ mod tests {
                 });
             }
             for _ in 0..5_000 {
-                assert_eq!(table.add(&OWN), Ok(()));
+                assert_eq!(add(&table, &OWN), Ok(()));
                 assert!(table.remove(OWN.name));
             }
         });

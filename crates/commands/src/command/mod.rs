@@ -1,13 +1,12 @@
 //! What the server knows about its commands, apart from what they do.
 //!
-//! Each command states its facts once, in a [`Spec`] beside the function that runs it. From these
-//! facts come the dispatch ([`Table`]), the checks before a command runs (arity, authentication), the
-//! shards that are locked for it ([`Scope`]), `COMMAND` with all its subcommands, and the page `docs/commands.md`.
+//! Each command states its facts once, in a [`Spec`] beside the function that runs it. This module knows nothing of
+//! that function; [`Defined`](crate::execute::Defined) is both. From these facts come the dispatch ([`Table`]), the
+//! checks before a command runs (arity, authentication), the shards that are locked for it ([`Scope`]), `COMMAND` with
+//! all its subcommands, and the page `docs/commands.md`.
 
 mod access;
 mod added;
-
-mod body;
 pub mod category;
 mod channels;
 mod flags;
@@ -21,10 +20,7 @@ mod syntax;
 mod table;
 
 pub use self::access::Access;
-
 pub use self::added::{ADDED_MAX, AddError};
-pub use self::body::{Body, Done, Handler};
-pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape};
 pub use self::channels::{ChannelUse, Channels};
 pub use self::flags::{Flags, Group};
 pub use self::keys::{KeyFlags, KeySearch, KeySpec};
@@ -32,6 +28,8 @@ pub use self::operation::{Operation, Operations};
 pub use self::page::render as render_page;
 pub use self::renamed::RenameError;
 pub use self::scope::Scope;
+pub(crate) use self::spec::accepts;
 pub use self::spec::{Spec, Weight};
 pub use self::syntax::{Argument, ArgumentKind};
+pub(crate) use self::table::Described;
 pub use self::table::{Command, CommandId, Table};

@@ -1,7 +1,6 @@
 //! The facts about one command.
 
-use super::body::accepts;
-use super::{Body, Channels, Flags, Group, Handler, KeySearch, KeySpec, Scope, category};
+use super::{Channels, Flags, Group, KeySearch, KeySpec, Scope, category};
 
 /// How much of the values of its keys a command goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub enum Weight {
     Pairs,
 }
 
-/// The facts about one command or subcommand, stated once, beside its function.
+/// The facts about one command or subcommand, stated once, beside the function that runs it, of which they know nothing.
 #[derive(Clone, Copy)]
 pub struct Spec {
     /// Lower case; a subcommand has only its own word here.
@@ -57,16 +56,13 @@ pub struct Spec {
     pub tips: &'static [&'static str],
     /// The version of Redis that deprecated the command, and what replaces it.
     pub deprecated: Option<(&'static str, &'static str)>,
-    /// Subcommands; a command that has some is only a container for them.
-    pub subcommands: &'static [Spec],
-    /// What runs.
-    pub run: Handler,
+    /// It is only a container for subcommands.
+    pub is_container: bool,
 }
 
 impl Spec {
-    /// A command named `name` (lower case), which takes the arguments that its body takes.
-    pub const fn new(name: &'static str, group: Group, body: Body) -> Self {
-        let Body { arity, words, run } = body;
+    /// A command or subcommand named `name` (lower case), of so many words and arguments.
+    pub const fn new(name: &'static str, group: Group, words: u8, arity: i16) -> Self {
         Self {
             name,
             arity,
@@ -87,50 +83,8 @@ impl Spec {
             categories: &[],
             tips: &[],
             deprecated: None,
-            subcommands: &[],
-            run,
+            is_container: false,
         }
-    }
-
-    /// A container of subcommands.
-    pub const fn container(
-        name: &'static str,
-        group: Group,
-        subcommands: &'static [Spec],
-        run: Handler,
-    ) -> Self {
-        let spec = Self::new(name, group, Body::refusal(1, -2, run));
-        Self { subcommands, complexity: "Depends on subcommand.", ..spec }
-    }
-
-    /// With these properties.
-    pub const fn flags(self, flags: Flags) -> Self {
-        Self { flags, ..self }
-    }
-
-    /// With these keys.
-    pub const fn keys(self, keys: &'static [KeySpec]) -> Self {
-        Self { keys, ..self }
-    }
-
-    /// With arguments that are no keys but decide on the node of a cluster.
-    pub const fn routes(self, routes: &'static [KeySpec]) -> Self {
-        Self { routes, ..self }
-    }
-
-    /// With channels that it sends to or subscribes to.
-    pub const fn channels(self, channels: Channels) -> Self {
-        Self { channels: Some(channels), ..self }
-    }
-
-    /// For one that goes through the whole values of its keys, which may be too much for a worker.
-    pub const fn weighs(self, weight: Weight) -> Self {
-        Self { weight, ..self }
-    }
-
-    /// Replaces the scope that follows from the keys.
-    pub const fn locks(self, scope: Scope) -> Self {
-        Self { locks: Some(scope), ..self }
     }
 
     /// What is locked while it runs.
@@ -139,42 +93,6 @@ impl Spec {
             Some(scope) => scope,
             None => Scope::of_keys(self),
         }
-    }
-
-    /// Looks for the field or member that this argument names, under the key before it.
-    pub const fn element_at(self, element_at: usize) -> Self {
-        Self { element_at, ..self }
-    }
-
-    /// Available since this version of Redis, and its complexity.
-    pub const fn since(self, since: &'static str, complexity: &'static str) -> Self {
-        Self { since, complexity, ..self }
-    }
-
-    /// With the notation of its arguments, and one sentence.
-    pub const fn doc(self, syntax: &'static str, summary: &'static str) -> Self {
-        Self { syntax, summary, ..self }
-    }
-
-    /// With an example: calls after `> `, each followed by the lines of its reply. A test makes these calls in
-    /// both protocol versions, and looks for what they wrote after the server was killed.
-    pub const fn example(self, example: &'static str) -> Self {
-        Self { example, ..self }
-    }
-
-    /// With access categories beyond those that follow from flags and group.
-    pub const fn categories(self, categories: &'static [&'static str]) -> Self {
-        Self { categories, ..self }
-    }
-
-    /// With advice for clients and proxies.
-    pub const fn tips(self, tips: &'static [&'static str]) -> Self {
-        Self { tips, ..self }
-    }
-
-    /// Deprecated since this version, in favour of what `replaced_by` says.
-    pub const fn deprecated(self, since: &'static str, replaced_by: &'static str) -> Self {
-        Self { deprecated: Some((since, replaced_by)), ..self }
     }
 
     /// Whether a call with `argc` arguments, the name included, has an acceptable number.
@@ -208,7 +126,7 @@ impl Spec {
     /// Containers are in no category of a group, and WAIT is generic but counts as connection.
     fn has_own_group(&self) -> bool {
         let mut groups = Group::ALL.into_iter().filter_map(Group::category);
-        !self.subcommands.is_empty() || groups.any(|group| self.categories.contains(&group))
+        self.is_container || groups.any(|group| self.categories.contains(&group))
     }
 
     /// The flags that `COMMAND INFO` reports.
@@ -229,4 +147,10 @@ impl Spec {
             _ => (0, 0, 0),
         }
     }
+}
+
+/// Whether this arity accepts a call with `argc` arguments, the name included.
+#[inline]
+pub(crate) const fn accepts(arity: i16, argc: usize) -> bool {
+    if arity >= 0 { argc == arity as usize } else { argc >= arity.unsigned_abs() as usize }
 }

@@ -1,16 +1,19 @@
 //! Finds commands by name.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 
 use super::added::{ADDED_MAX, Added};
 use super::renamed::Names;
-use super::{Flags, Handler, Scope, Spec};
-use crate::execute;
+use super::{Flags, Scope, Spec};
 
 /// A small number that identifies a command or subcommand within one [`Table`]; counters are
 /// arrays indexed by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct CommandId(pub u16);
+
+/// The facts about a command, and about its subcommands.
+pub(crate) type Described = (&'static Spec, Vec<&'static Spec>);
 
 /// A command or subcommand in the table.
 pub struct Command {
@@ -22,8 +25,6 @@ pub struct Command {
     pub full_name: String,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
-    /// Locks what its scope says and runs it.
-    pub enter: Handler,
     /// Takes so little time that it is timed together with its neighbours.
     pub is_brief: bool,
     /// Is brief work on one element whatever its arguments are, and leads to nothing else that takes long.
@@ -44,7 +45,7 @@ pub struct Command {
 impl Command {
     /// A command with its subcommands; `next_id` gives each its identity.
     pub(super) fn new(
-        spec: &'static Spec,
+        (spec, subcommands): Described,
         next_id: &mut impl FnMut() -> CommandId,
         index: u16,
     ) -> Self {
@@ -55,7 +56,7 @@ impl Command {
             let full_name = format!("{}|{}", spec.name, sub.name);
             Self::of(sub, next_id(), full_name, Vec::new(), index)
         };
-        let subcommands: Vec<_> = spec.subcommands.iter().map(sub).collect();
+        let subcommands: Vec<_> = subcommands.into_iter().map(sub).collect();
         let is_plain = subcommands.is_empty();
         Self {
             is_plain,
@@ -76,7 +77,6 @@ impl Command {
             id,
             full_name,
             subcommands,
-            enter: execute::entry(spec),
             is_brief: is_brief(spec),
             is_one_element: is_one_element(spec),
             is_plain: false,
@@ -169,6 +169,8 @@ pub struct Table {
     pub(super) renamed: Names,
     /// One of these, for AUTH, that only the server knows.
     pub(super) secret_auth: Option<String>,
+    /// What runs each command, of a type that is known where commands are run.
+    pub(crate) bodies: Box<dyn Any + Send + Sync>,
     /// The names of requests of other protocols, whose identities are the last ones.
     pub(super) operations: Vec<&'static str>,
 }
@@ -189,11 +191,14 @@ struct PackedName {
 }
 
 impl Table {
-    /// Builds the table; `specs` in the order in which commands shall be listed.
+    /// Builds the table; `specs` in the order in which commands shall be listed, which is that of `bodies`.
     ///
     /// # Panics
     /// When two commands have the same name, which is a bug that a test finds.
-    pub fn new(specs: impl IntoIterator<Item = &'static Spec>) -> Self {
+    pub(crate) fn new(
+        specs: impl IntoIterator<Item = Described>,
+        bodies: impl Any + Send + Sync,
+    ) -> Self {
         let mut ids = 0;
         let mut next_id = || {
             ids += 1;
@@ -210,6 +215,7 @@ impl Table {
             unnamed: BTreeSet::new(),
             renamed: Names::new(),
             secret_auth: None,
+            bodies: Box::new(bodies),
             operations: Vec::new(),
         };
         for index in 0..table.commands.len() {

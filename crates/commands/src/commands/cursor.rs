@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 use tierce_wire::resp::Rest;
 
-use crate::command::Done;
 use crate::error::CommandError;
+use crate::execute::Done;
 
 /// What is left of the arguments of a call. Each word is taken with the values that belong to it; a value that
 /// is missing is a syntax error.

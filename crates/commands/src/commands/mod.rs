@@ -26,12 +26,13 @@ mod strings;
 mod sweep;
 mod transactions;
 
-use crate::command::{Spec, Table};
+use crate::command::Table;
 use crate::config::Settings;
+use crate::execute::Defined;
 
 /// All commands, in the order in which they are listed.
 pub fn table() -> Table {
-    let chapters: [&[&'static [Spec]]; 18] = [
+    let chapters: [&[&'static [Defined]]; 18] = [
         connection::COMMANDS,
         pubsub::COMMANDS,
         keys::COMMANDS,
@@ -51,7 +52,7 @@ pub fn table() -> Table {
         server::COMMANDS,
         replication::COMMANDS,
     ];
-    Table::new(chapters.into_iter().flatten().copied().flatten())
+    Defined::table(chapters.into_iter().flatten().copied().flatten())
 }
 
 /// The same, with the names that a configuration gives to some.

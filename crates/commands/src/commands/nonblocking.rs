@@ -5,11 +5,9 @@ use tierce_wire::number;
 use tierce_wire::resp::{OwnedArgs, Rest};
 
 use crate::blocking;
-use crate::command::{
-    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, exactly, many, no_arguments,
-};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope};
 use crate::error::CommandError;
-use crate::execute::{Context, Mode};
+use crate::execute::{Context, Defined, Done, Mode, exactly, many, no_arguments};
 
 /// The commands, and what each does.
 const BASES: [(&str, &str); 8] = [
@@ -27,10 +25,10 @@ const POPPING: Flags = Flags::WRITE.with(Flags::NONBLOCKING);
 const POP_KEYS: &[KeySpec] = &[KeySpec::all(1, KeyFlags::READ_REMOVE).but_last().but_last()];
 const SINCE: &str = "Tierce 0.1.0";
 
-pub(super) const COMMANDS: &[&[Spec]] = &[SPECS];
+pub(super) const COMMANDS: &[&[Defined]] = &[SPECS];
 
-static SPECS: &[Spec] = &[
-    Spec::new("nbkeys", Group::Generic, exactly!(nbkeys))
+static SPECS: &[Defined] = &[
+    Defined::new("nbkeys", Group::Generic, exactly!(nbkeys))
         .flags(Flags::READONLY.with(Flags::NONBLOCKING))
         .categories(&["dangerous"])
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
@@ -54,7 +52,7 @@ static SPECS: &[Spec] = &[
             1) 1) "user:1"
             "#,
         ),
-    Spec::new("nblpop", Group::List, many!(nbpop))
+    Defined::new("nblpop", Group::List, many!(nbpop))
         .flags(POPPING)
         .keys(POP_KEYS)
         .since(SINCE, "O(N) where N is the number of provided keys.")
@@ -74,7 +72,7 @@ static SPECS: &[Spec] = &[
             (error) ERR The client ID you want redirect to does not exist
             "#,
         ),
-    Spec::new("nbrpop", Group::List, many!(nbpop))
+    Defined::new("nbrpop", Group::List, many!(nbpop))
         .flags(POPPING)
         .keys(POP_KEYS)
         .since(SINCE, "O(N) where N is the number of provided keys.")
@@ -92,7 +90,7 @@ static SPECS: &[Spec] = &[
             2) "job-2"
             "#,
         ),
-    Spec::new("nblmpop", Group::List, many!(nblmpop))
+    Defined::new("nblmpop", Group::List, many!(nblmpop))
         .flags(POPPING)
         .keys(&[KeySpec::counted(2, KeyFlags::READ_REMOVE)])
         .since(SINCE, "O(N+M) where N is the number of keys and M is the number of elements returned")
@@ -111,7 +109,7 @@ static SPECS: &[Spec] = &[
                2) "job-2"
             "#,
         ),
-    Spec::new("nblmove", Group::List, exactly!(nblmove))
+    Defined::new("nblmove", Group::List, exactly!(nblmove))
         .flags(POPPING.with(Flags::DENYOOM))
         .keys(&[
             KeySpec::at(1, KeyFlags::READ_REMOVE),
@@ -133,7 +131,7 @@ static SPECS: &[Spec] = &[
             1) "write"
             "#,
         ),
-    Spec::new("nbzpopmin", Group::SortedSet, many!(nbpop))
+    Defined::new("nbzpopmin", Group::SortedSet, many!(nbpop))
         .flags(POPPING.with(Flags::FAST))
         .keys(POP_KEYS)
         .since(SINCE, "O(log(N)) with N being the number of elements in the sorted set.")
@@ -152,7 +150,7 @@ static SPECS: &[Spec] = &[
             3) "1"
             "#,
         ),
-    Spec::new("nbzpopmax", Group::SortedSet, many!(nbpop))
+    Defined::new("nbzpopmax", Group::SortedSet, many!(nbpop))
         .flags(POPPING.with(Flags::FAST))
         .keys(POP_KEYS)
         .since(SINCE, "O(log(N)) with N being the number of elements in the sorted set.")
@@ -171,7 +169,7 @@ static SPECS: &[Spec] = &[
             3) "2"
             "#,
         ),
-    Spec::new("nbxread", Group::Stream, many!(nbxread))
+    Defined::new("nbxread", Group::Stream, many!(nbxread))
         .flags(Flags::READONLY.with(Flags::NONBLOCKING))
         .keys(&[KeySpec::first_half_behind(
             "STREAMS",
@@ -196,7 +194,7 @@ static SPECS: &[Spec] = &[
                         2) "login"
             "#,
         ),
-    Spec::new("nbcancel", Group::Connection, many!(nbcancel))
+    Defined::new("nbcancel", Group::Connection, many!(nbcancel))
         .since(SINCE, "O(N) where N is the number of results that are pending")
         .doc(
             "[number [number ...]]",
@@ -213,7 +211,7 @@ static SPECS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("nblist", Group::Connection, no_arguments!(nblist))
+    Defined::new("nblist", Group::Connection, no_arguments!(nblist))
         .since(SINCE, "O(N) where N is the number of results that are pending")
         .doc(
             "",

@@ -6,11 +6,10 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
-use crate::command::Done;
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Done};
 
 /// Replies to such a command with the next cursor and what was found. `visit` visits some elements of the collection
 /// from a cursor on, calls [`Found::visited`] for each, and returns the next cursor.

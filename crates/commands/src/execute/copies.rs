@@ -20,8 +20,8 @@ use tierce_keyspace::{
 };
 
 use super::weigh::Sizes;
-use super::{Context, Guard, Mode};
-use crate::command::{Access, Done};
+use super::{Context, Done, Guard, Mode};
+use crate::command::Access;
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
 use crate::reply::Reply;

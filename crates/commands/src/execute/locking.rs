@@ -1,6 +1,6 @@
 //! Locks what a command has declared, and then runs it.
 //!
-//! [`entry`] chooses how once, when the table is made. A command with a single key needs nothing: opening
+//! [`way_in`] chooses how once, when the table is made. A command with a single key needs nothing: opening
 //! the key locks its shard, which stays locked while the next requests go there as well.
 //!
 //! **Invariant:** where much time may pass between the gates and the locks, on a thread for long commands and when a
@@ -11,22 +11,19 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::{Context, Mode, Request};
-use crate::command::{Access, Handler, Scope, Spec, Weight};
+use super::{Context, Done, Handler, Mode, Request};
+use crate::command::{Access, Scope, Spec, Weight};
 use crate::error::{CommandError, Interrupt};
 use crate::transaction::Needs;
 use tierce_keyspace::{Busy, KeyHash, MultiShardGuard, ShardLocks};
 
-type Done = Result<(), CommandError>;
-
 /// What the body of a command is entered by.
-#[must_use]
-pub fn entry(spec: &Spec) -> Handler {
+pub(super) fn way_in(spec: &Spec, run: Handler) -> Handler {
     match spec.scope() {
         // The guard takes one shard after the other, or finds all of them locked.
-        Scope::Nothing | Scope::Stepwise | Scope::Program => spec.run,
+        Scope::Nothing | Scope::Stepwise | Scope::Program => run,
         Scope::InTurns => in_turns,
-        Scope::Keys if spec.has_one_key() && spec.weight == Weight::Light => spec.run,
+        Scope::Keys if spec.has_one_key() && spec.weight == Weight::Light => run,
         Scope::Keys if spec.has_one_key() => body,
         Scope::Keys => with_keys,
         Scope::Apart => apart,
@@ -40,7 +37,7 @@ pub fn entry(spec: &Spec) -> Handler {
 fn body(ctx: &mut Context<'_, '_>) -> Done {
     ctx.weigh_values()?;
     ctx.judge_again()()?;
-    (ctx.command.spec.run)(ctx)
+    ctx.run_body()
 }
 
 /// Locks the shards of all keys at once.
@@ -63,7 +60,7 @@ fn with_all(ctx: &mut Context<'_, '_>) -> Done {
 /// The body locks the keys itself, or finds them locked: see `copies`.
 fn in_turns(ctx: &mut Context<'_, '_>) -> Done {
     match ctx.command.spec {
-        spec if ctx.locks_in_turns() => (spec.run)(ctx),
+        _ if ctx.locks_in_turns() => ctx.run_body(),
         spec if spec.has_one_key() => body(ctx),
         _ => with_keys(ctx),
     }
@@ -71,7 +68,7 @@ fn in_turns(ctx: &mut Context<'_, '_>) -> Done {
 
 /// The same with all keys that there are.
 fn all_in_turns(ctx: &mut Context<'_, '_>) -> Done {
-    if ctx.locks_in_turns() { (ctx.command.spec.run)(ctx) } else { with_all(ctx) }
+    if ctx.locks_in_turns() { ctx.run_body() } else { with_all(ctx) }
 }
 
 /// The shard of the request before is unlocked first; those that a guard around it holds stay locked.
@@ -79,14 +76,12 @@ fn apart(ctx: &mut Context<'_, '_>) -> Done {
     if let Some(locks) = ctx.apart() {
         locks.release();
     }
-    (ctx.command.spec.run)(ctx)
+    ctx.run_body()
 }
 
 fn as_the_call_says(ctx: &mut Context<'_, '_>) -> Done {
     match ctx.command.spec.scope_of(ctx.call.0) {
-        Scope::Nothing | Scope::Stepwise | Scope::Program | Scope::OfCall(_) => {
-            (ctx.command.spec.run)(ctx)
-        }
+        Scope::Nothing | Scope::Stepwise | Scope::Program | Scope::OfCall(_) => ctx.run_body(),
         Scope::InTurns => in_turns(ctx),
         Scope::Apart => apart(ctx),
         Scope::Keys => with_keys(ctx),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tierce_keyspace::{KeyHash, ShardLocks};
 use tierce_wire::resp::Args;
 
-use super::{Call, Context, Guard, Mode, time_of_effect};
+use super::{Bodies, Call, Context, Guard, Mode, time_of_effect};
 use crate::caller::Caller;
 use crate::clock::STOPPED_MS;
 use crate::command::Command;
@@ -18,13 +18,22 @@ use crate::stats::Counters;
 pub struct Turn<'k> {
     /// The kernel that executes commands.
     pub kernel: &'k Kernel,
+    /// What runs the commands of its table.
+    pub bodies: &'k Bodies,
     /// The counters of this thread.
     pub counters: &'k Counters,
     /// In Unix milliseconds.
     pub now_ms: i64,
 }
 
-impl Turn<'_> {
+impl<'k> Turn<'k> {
+    /// One at this time, in Unix milliseconds.
+    #[inline]
+    #[must_use]
+    pub fn new(kernel: &'k Kernel, counters: &'k Counters, now_ms: i64) -> Self {
+        Self { kernel, bodies: Bodies::of(&kernel.commands), counters, now_ms }
+    }
+
     /// The turn for a command inside of another one. Where time stands still, some commands need the present.
     pub(super) fn inside(self, command: &Command) -> Self {
         match self.now_ms {
@@ -72,7 +81,7 @@ impl<'a, 'k> Context<'a, 'k> {
         locks: &'a mut ShardLocks<'k>,
         reply: Reply<'a>,
     ) -> Self {
-        let Turn { kernel, counters, now_ms } = turn;
+        let Turn { kernel, bodies, counters, now_ms } = turn;
         let Request { caller, command, args, mode, large, hashed } = request;
         Self {
             kernel,
@@ -81,6 +90,7 @@ impl<'a, 'k> Context<'a, 'k> {
             guard: Guard::new(locks),
             reply,
             command,
+            bodies,
             counters,
             now_ms,
             mode,
@@ -91,6 +101,7 @@ impl<'a, 'k> Context<'a, 'k> {
 
     /// The turn that it runs in.
     pub(super) fn turn(&self) -> Turn<'k> {
-        Turn { kernel: self.kernel, counters: self.counters, now_ms: self.now_ms }
+        let Self { kernel, bodies, counters, now_ms, .. } = *self;
+        Turn { kernel, bodies, counters, now_ms }
     }
 }

@@ -12,10 +12,12 @@ use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
-use super::{Context, Mode, Refused, Request, WEIGHT_MAX, refuse, reply_error, resolve, weigh};
+use super::{
+    Context, Done, Mode, Refused, Request, WEIGHT_MAX, refuse, reply_error, resolve, weigh,
+};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
-use crate::command::{Command, Done, Flags, Scope, Weight};
+use crate::command::{Command, Flags, Scope, Weight};
 use crate::error::CommandError;
 use crate::fetch::{self, PendingRead};
 use crate::hot_keys::Probe;

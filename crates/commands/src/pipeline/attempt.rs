@@ -108,7 +108,7 @@ impl<'k> Attempt<'_, 'k> {
     }
 
     fn serve_ready(&self, locks: &mut ShardLocks<'k>, meter: &mut Meter<'k>) {
-        let Turn { kernel, counters, now_ms } = self.turn;
+        let Turn { kernel, counters, now_ms, .. } = self.turn;
         let serving = match self.ready {
             Ready::ServeAtOnce => blocking::serve_at_once(kernel, locks, counters, now_ms),
             Ready::Serve => blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms),

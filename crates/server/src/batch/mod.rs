@@ -14,6 +14,7 @@ use tierce_wire::resp::{AuthState, Batch, Limits, Parsed, Status, parse_apart};
 
 use crate::caller::{Caller, ReplyMode};
 use crate::connection::output_class_of;
+use crate::execute::Bodies;
 use crate::fetch::PendingRead;
 use crate::fetcher::Fetcher;
 use crate::gates::Cause;
@@ -63,6 +64,7 @@ impl Default for BatchMemory {
 /// Serves one connection for one turn.
 pub struct BatchRunner<'k, 'w> {
     kernel: &'k Kernel,
+    bodies: &'k Bodies,
     counters: &'k Counters,
     batch: &'w mut Batch,
     plan: &'w mut Plan,
@@ -126,6 +128,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let BatchMemory { batch, plan, served } = memory;
         Self {
             kernel,
+            bodies: Bodies::of(&kernel.commands),
             counters,
             batch,
             plan,

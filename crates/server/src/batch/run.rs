@@ -283,7 +283,8 @@ impl<'k> BatchRunner<'k, '_> {
         let reply = Reply::new(output, caller.proto);
         let hashed = planned.hash.map(|hash| (args.at(command.first_key), hash));
         let (large, hashed) = (self.large.as_ref(), hashed.as_slice());
-        let turn = Turn { kernel: self.kernel, counters: self.counters, now_ms };
+        let Self { kernel, bodies, counters, .. } = *self;
+        let turn = Turn { kernel, bodies, counters, now_ms };
         let request = Request { caller, command, args, mode: Mode::Client, large, hashed };
         let interrupt = Context::new(turn, request, locks, reply).run();
         match interrupt {

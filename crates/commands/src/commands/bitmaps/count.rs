@@ -5,14 +5,14 @@ use std::ops::Range;
 use tierce_wire::resp::Rest;
 
 use super::bits;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("bitcount", Group::Bitmap, at_least!(bit_count))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("bitcount", Group::Bitmap, at_least!(bit_count))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)
@@ -31,7 +31,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 17
             "#,
         ),
-    Spec::new("bitpos", Group::Bitmap, at_least!(bit_pos))
+    Defined::new("bitpos", Group::Bitmap, at_least!(bit_pos))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)

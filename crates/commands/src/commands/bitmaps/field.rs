@@ -5,15 +5,15 @@ use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
 use super::{BAD_OFFSET, bit_offset};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("bitfield", Group::Bitmap, at_least!(bit_field))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("bitfield", Group::Bitmap, at_least!(bit_field))
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags::VARIABLE)
             .note("This command allows both access and modification of the key")])
@@ -33,7 +33,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) (nil)
             "#,
         ),
-    Spec::new("bitfield_ro", Group::Bitmap, at_least!(bit_field_ro))
+    Defined::new("bitfield_ro", Group::Bitmap, at_least!(bit_field_ro))
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .since("6.0.0", "O(1) for each subcommand specified")

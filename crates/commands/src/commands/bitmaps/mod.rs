@@ -6,11 +6,11 @@ mod field;
 mod operation;
 mod single;
 
-use crate::command::Spec;
 use crate::error::CommandError;
+use crate::execute::Defined;
 use tierce_wire::number;
 
-pub(super) static COMMANDS: &[&[Spec]] =
+pub(super) static COMMANDS: &[&[Defined]] =
     &[single::COMMANDS, count::COMMANDS, operation::COMMANDS, field::COMMANDS];
 
 const BAD_OFFSET: CommandError =

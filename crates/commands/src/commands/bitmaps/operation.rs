@@ -6,12 +6,12 @@ use tierce_keyspace::{Event, Expiry, IntText, NewString, Value};
 use tierce_wire::resp::Rest;
 
 use super::bits::{self, Combine};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("bitop", Group::Bitmap, at_least!(bit_op))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("bitop", Group::Bitmap, at_least!(bit_op))
     .weighs(Weight::All)
     .locks(Scope::InTurns)
     .flags(Flags::WRITE.with(Flags::DENYOOM))

@@ -4,12 +4,12 @@ use tierce_keyspace::{Event, IntText};
 use tierce_wire::number;
 
 use super::{bit_offset, bits};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("setbit", Group::Bitmap, exactly!(set_bit))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("setbit", Group::Bitmap, exactly!(set_bit))
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
         .since("2.2.0", "O(1)")
@@ -28,7 +28,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("getbit", Group::Bitmap, exactly!(get_bit))
+    Defined::new("getbit", Group::Bitmap, exactly!(get_bit))
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .since("2.2.0", "O(1)")

@@ -5,10 +5,10 @@ use tierce_wire::resp::{Proto, Rest};
 
 use crate::acl;
 use crate::clients::Identity;
-use crate::command::{Done, Flags, Group, Spec, many};
+use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, many};
 
 const FLAGS: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)
@@ -17,8 +17,8 @@ const FLAGS: Flags = Flags::NOSCRIPT
     .with(Flags::NO_AUTH)
     .with(Flags::ALLOW_BUSY);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("auth", Group::Connection, many!(auth))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("auth", Group::Connection, many!(auth))
         .flags(FLAGS)
         .since("1.0.0", "O(N) where N is the number of passwords defined for the user")
         .doc("[username] password", "Authenticates the connection.")
@@ -34,7 +34,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             OK
             "#,
         ),
-    Spec::new("hello", Group::Connection, many!(hello))
+    Defined::new("hello", Group::Connection, many!(hello))
         .flags(FLAGS)
         .since("6.0.0", "O(1)")
         .doc(

@@ -8,10 +8,10 @@ use crate::blocking;
 use crate::caller::ReplyMode;
 
 use crate::clients::ClientFlags;
-use crate::command::{Done, Flags, Group, Spec, exactly, many, no_arguments};
+use crate::command::{Flags, Group};
 use crate::commands::options::small_integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly, many, no_arguments};
 
 const FREE: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)
@@ -22,8 +22,8 @@ const FREE: Flags = Flags::NOSCRIPT
     .with(Flags::WHILE_SUBSCRIBED)
     .with(Flags::NOT_QUEUED);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("ping", Group::Connection, many!(ping))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("ping", Group::Connection, many!(ping))
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flags(Flags::FAST.with(Flags::LOADING).with(Flags::WHILE_SUBSCRIBED))
         .since("1.0.0", "O(1)")
@@ -36,7 +36,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "are you there?"
             "#,
         ),
-    Spec::new("echo", Group::Connection, exactly!(echo))
+    Defined::new("echo", Group::Connection, exactly!(echo))
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
         .since("1.0.0", "O(1)")
         .doc("message", "Returns the given string.")
@@ -46,7 +46,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Hello, world!"
             "#,
         ),
-    Spec::new("select", Group::Connection, exactly!(select))
+    Defined::new("select", Group::Connection, exactly!(select))
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
         .since("1.0.0", "O(1)")
         .doc("index", "Changes the selected database.")
@@ -58,7 +58,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) ERR DB index is out of range
             "#,
         ),
-    Spec::new("quit", Group::Connection, many!(quit))
+    Defined::new("quit", Group::Connection, many!(quit))
         .flags(FREE)
         .deprecated("7.2.0", "just closing the connection")
         .since("1.0.0", "O(1)")
@@ -69,7 +69,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             OK
             "#,
         ),
-    Spec::new("exit", Group::Connection, many!(quit))
+    Defined::new("exit", Group::Connection, many!(quit))
         .flags(FREE)
         .since("Tierce 0.1.0", "O(1)")
         .doc("", "Closes the connection, like QUIT.")
@@ -79,7 +79,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             OK
             "#,
         ),
-    Spec::new("reset", Group::Connection, no_arguments!(reset))
+    Defined::new("reset", Group::Connection, no_arguments!(reset))
         .flags(FREE)
         .since("6.2.0", "O(1)")
         .doc("", "Resets the connection to the state of a new one.")

@@ -10,11 +10,11 @@ use super::tracking::{caching, get_redir, track, tracking_info};
 use crate::blocking;
 use crate::caller::ReplyMode;
 use crate::clients::{Client, ClientFlags, Filter, Identity, PauseMode};
-use crate::command::{Body, Done, Flags, Group, Spec, at_least, exactly, many, no_arguments};
+use crate::command::{Flags, Group};
 use crate::commands::server::{help, help_spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::message::Notice;
 use crate::replica_level::ReplicaLevel;
 
@@ -22,11 +22,11 @@ const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const OPERATOR: Flags = OPEN.with(Flags::ADMIN);
 const TRACKING: Flags = OPEN.with(Flags::TRACKING);
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Connection, body).flags(OPEN)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Connection, body).flags(OPEN)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "client",
     Group::Connection,
     &[

@@ -5,6 +5,6 @@ mod basic;
 mod client;
 mod tracking;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[basic::COMMANDS, auth::COMMANDS, client::COMMANDS];
+pub(super) const COMMANDS: &[&[Defined]] = &[basic::COMMANDS, auth::COMMANDS, client::COMMANDS];

@@ -5,9 +5,8 @@ use tierce_wire::resp::Rest;
 
 use super::client::on_off;
 use crate::caller::Tracking;
-use crate::command::Done;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Done};
 use crate::pubsub::{Redirect, Subscriptions, Tracker, TrackingMode};
 
 /// What CLIENT TRACKING asks for.

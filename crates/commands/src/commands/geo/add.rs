@@ -4,13 +4,13 @@ use tierce_wire::resp::Rest;
 
 use super::geohash::{Geohash, STEP_MAX};
 use super::options::point;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::sorted_sets::add::{AddOptions, set_scores};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("geoadd", Group::Geo, at_least!(geoadd))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("geoadd", Group::Geo, at_least!(geoadd))
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
     .since(

@@ -9,6 +9,6 @@ mod options;
 mod read;
 mod search;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) static COMMANDS: &[&[Spec]] = &[add::COMMANDS, read::COMMANDS, search::COMMANDS];
+pub(super) static COMMANDS: &[&[Defined]] = &[add::COMMANDS, read::COMMANDS, search::COMMANDS];

@@ -6,15 +6,15 @@ use tierce_wire::resp::Rest;
 use super::distance::between;
 use super::geohash::{Geohash, Point};
 use super::options::metres;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("geopos", Group::Geo, at_least!(geopos))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("geopos", Group::Geo, at_least!(geopos))
         .flags(Flags::READONLY)
         .keys(KEY)
         .since("3.2.0", "O(N) where N is the number of members requested")
@@ -32,7 +32,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) (nil)
             "#,
         ),
-    Spec::new("geodist", Group::Geo, at_least!(geodist))
+    Defined::new("geodist", Group::Geo, at_least!(geodist))
         .flags(Flags::READONLY)
         .keys(KEY)
         .since("3.2.0", "O(log(N))")
@@ -52,7 +52,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("geohash", Group::Geo, at_least!(geohash))
+    Defined::new("geohash", Group::Geo, at_least!(geohash))
         .flags(Flags::READONLY)
         .keys(KEY)
         .since(

@@ -10,12 +10,12 @@ use super::area::{Area, Shape};
 use super::geohash::{Geohash, Point};
 use super::options::{length, metres, point};
 use super::read::{reply_distance, reply_point};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::{Context, Scale};
+use crate::execute::{Context, Defined, Done, Scale, at_least};
 use crate::reply::Reply;
 
 const WRITE: Flags = Flags::WRITE.with(Flags::DENYOOM);
@@ -27,8 +27,8 @@ const RADIUS: &str = "O(N+log(M)) where N is the number of elements inside the b
                       circular area delimited by center and radius and M is the number of items \
                       inside the index";
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("geosearch", Group::Geo, at_least!(geosearch))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("geosearch", Group::Geo, at_least!(geosearch))
         .flags(Flags::READONLY)
         .keys(KEY)
         .since("6.2.0", SEARCH)
@@ -50,7 +50,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                2) "237.3060"
             "#,
         ),
-    Spec::new("geosearchstore", Group::Geo, at_least!(geosearchstore))
+    Defined::new("geosearchstore", Group::Geo, at_least!(geosearchstore))
         .flags(WRITE)
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE), KeySpec::at(2, KeyFlags::READ)])
         .since("6.2.0", SEARCH)
@@ -74,7 +74,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "Hamburg"
             "#,
         ),
-    Spec::new(
+    Defined::new(
         "georadius",
         Group::Geo,
         at_least!(|ctx, args, rest| around_point(ctx, args, rest, true)),
@@ -106,7 +106,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 3
             "#,
     ),
-    Spec::new(
+    Defined::new(
         "georadius_ro",
         Group::Geo,
         at_least!(|ctx, args, rest| around_point(ctx, args, rest, false)),
@@ -129,7 +129,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) "Berlin"
             "#,
     ),
-    Spec::new(
+    Defined::new(
         "georadiusbymember",
         Group::Geo,
         at_least!(|ctx, args, rest| around_member(ctx, args, rest, true)),
@@ -162,7 +162,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
     ),
-    Spec::new(
+    Defined::new(
         "georadiusbymember_ro",
         Group::Geo,
         at_least!(|ctx, args, rest| around_member(ctx, args, rest, false)),

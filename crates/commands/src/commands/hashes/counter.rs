@@ -4,16 +4,16 @@ use tierce_collections::{Hash, IntText};
 use tierce_keyspace::{Event, Missing};
 use tierce_wire::number::{LongDouble, parse_i64};
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ_UPDATE)];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("hincrby", Group::Hash, exactly!(hincrby))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("hincrby", Group::Hash, exactly!(hincrby))
         .flags(FLAGS)
         .keys(KEY)
         .element_at(2)
@@ -33,7 +33,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 1
             "#,
         ),
-    Spec::new("hincrbyfloat", Group::Hash, exactly!(hincrbyfloat))
+    Defined::new("hincrbyfloat", Group::Hash, exactly!(hincrbyfloat))
         .flags(FLAGS)
         .keys(KEY)
         .element_at(2)

@@ -4,30 +4,30 @@ use tierce_collections::Hash;
 use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least};
 
 const UPDATE: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
 const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 
-const fn setter(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Hash, body)
+const fn setter(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Hash, body)
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .keys(UPDATE)
 }
 
-const fn getter(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Hash, body).flags(Flags::READONLY.with(Flags::FAST)).keys(READ)
+const fn getter(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Hash, body).flags(Flags::READONLY.with(Flags::FAST)).keys(READ)
 }
 
 const SINCE: &str = "7.4.0";
 const COMPLEXITY: &str = "O(N) where N is the number of specified fields";
 const FIELDS: &str = "key FIELDS numfields field [field ...]";
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     setter("hexpire", at_least!(|ctx, args, rest| expire(ctx, args, rest, TimeForm::EX)))
         .since(SINCE, COMPLEXITY)
         .doc(
@@ -164,7 +164,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) (integer) -1
             "#,
         ),
-    Spec::new("hpersist", Group::Hash, at_least!(persist))
+    Defined::new("hpersist", Group::Hash, at_least!(persist))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(UPDATE)
         .since(SINCE, COMPLEXITY)

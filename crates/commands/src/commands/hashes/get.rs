@@ -4,10 +4,8 @@ use tierce_collections::Hash;
 use tierce_collections::hash::FieldRef;
 use tierce_wire::resp::Rest;
 
-use crate::command::{
-    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
-};
-use crate::execute::Context;
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 use crate::reply::Reply;
 
 const FAST: Flags = Flags::READONLY.with(Flags::FAST);
@@ -15,8 +13,8 @@ const ORDER: &[&str] = &["nondeterministic_output_order"];
 const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 const LOOK: &[KeySpec] = &[KeySpec::at(1, KeyFlags::LOOK)];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("hget", Group::Hash, exactly!(hget))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("hget", Group::Hash, exactly!(hget))
         .flags(FAST)
         .keys(READ)
         .element_at(2)
@@ -32,7 +30,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("hmget", Group::Hash, at_least!(hmget))
+    Defined::new("hmget", Group::Hash, at_least!(hmget))
         .flags(FAST)
         .keys(READ)
         .since("2.0.0", "O(N) where N is the number of fields being requested")
@@ -50,7 +48,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             3) "1815"
             "#,
         ),
-    Spec::new("hgetall", Group::Hash, exactly!(|ctx, [key]| all(ctx, key, Shown::Both)))
+    Defined::new("hgetall", Group::Hash, exactly!(|ctx, [key]| all(ctx, key, Shown::Both)))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)
@@ -71,7 +69,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (empty array)
             "#,
         ),
-    Spec::new("hkeys", Group::Hash, exactly!(|ctx, [key]| all(ctx, key, Shown::Names)))
+    Defined::new("hkeys", Group::Hash, exactly!(|ctx, [key]| all(ctx, key, Shown::Names)))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)
@@ -88,7 +86,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "born"
             "#,
         ),
-    Spec::new("hvals", Group::Hash, exactly!(|ctx, [key]| all(ctx, key, Shown::Values)))
+    Defined::new("hvals", Group::Hash, exactly!(|ctx, [key]| all(ctx, key, Shown::Values)))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)
@@ -105,7 +103,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "1815"
             "#,
         ),
-    Spec::new("hlen", Group::Hash, exactly!(hlen))
+    Defined::new("hlen", Group::Hash, exactly!(hlen))
         .flags(FAST)
         .keys(LOOK)
         .since("2.0.0", "O(1)")
@@ -118,7 +116,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("hexists", Group::Hash, exactly!(hexists))
+    Defined::new("hexists", Group::Hash, exactly!(hexists))
         .flags(FAST)
         .keys(LOOK)
         .element_at(2)
@@ -134,7 +132,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("hstrlen", Group::Hash, exactly!(hstrlen))
+    Defined::new("hstrlen", Group::Hash, exactly!(hstrlen))
         .flags(FAST)
         .keys(LOOK)
         .element_at(2)

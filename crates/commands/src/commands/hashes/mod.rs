@@ -7,9 +7,9 @@ mod random;
 mod scan;
 mod set;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[
+pub(super) const COMMANDS: &[&[Defined]] = &[
     get::COMMANDS,
     set::COMMANDS,
     counter::COMMANDS,

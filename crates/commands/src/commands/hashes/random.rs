@@ -5,15 +5,15 @@ use tierce_collections::hash::FieldRef;
 use tierce_collections::random::Random;
 use tierce_wire::resp::{Proto, Rest};
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{repetitions, symmetric_integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
-pub(super) static COMMANDS: &[Spec] =
-    &[Spec::new("hrandfield", Group::Hash, at_least!(hrandfield))
+pub(super) static COMMANDS: &[Defined] =
+    &[Defined::new("hrandfield", Group::Hash, at_least!(hrandfield))
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .tips(&["nondeterministic_output"])

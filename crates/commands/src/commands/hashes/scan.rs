@@ -3,11 +3,11 @@
 use tierce_collections::Hash;
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::sweep;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("hscan", Group::Hash, at_least!(hscan))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("hscan", Group::Hash, at_least!(hscan))
     .flags(Flags::READONLY)
     .keys(&[KeySpec::at(1, KeyFlags::READ)])
     .tips(&["nondeterministic_output"])

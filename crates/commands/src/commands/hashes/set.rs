@@ -5,14 +5,14 @@ use tierce_collections::hash::Former;
 use tierce_keyspace::{Event, Missing};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("hset", Group::Hash, at_least!(hset))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("hset", Group::Hash, at_least!(hset))
         .flags(STORE)
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .element_at(2)
@@ -36,7 +36,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             6) "London"
             "#,
         ),
-    Spec::new("hmset", Group::Hash, at_least!(hmset))
+    Defined::new("hmset", Group::Hash, at_least!(hmset))
         .deprecated("4.0.0", "`HSET` with multiple field-value pairs")
         .flags(STORE)
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
@@ -50,7 +50,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "1815"
             "#,
         ),
-    Spec::new("hsetnx", Group::Hash, exactly!(hsetnx))
+    Defined::new("hsetnx", Group::Hash, exactly!(hsetnx))
         .flags(STORE)
         .keys(&[KeySpec::at(1, KeyFlags(&["RW", "insert"]))])
         .element_at(2)
@@ -69,7 +69,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Ada"
             "#,
         ),
-    Spec::new("hdel", Group::Hash, at_least!(hdel))
+    Defined::new("hdel", Group::Hash, at_least!(hdel))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags(&["RW", "delete"]))])
         .element_at(2)

@@ -5,13 +5,13 @@ use tierce_keyspace::{DbIndex, Event, Key};
 use tierce_wire::resp::Rest;
 
 use super::{copy, read, read_to_change, refused, sparse_len_max, store};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, Weight, at_least, many};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Weight};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::{Context, Guard};
+use crate::execute::{Context, Defined, Done, Guard, at_least, many};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("pfadd", Group::HyperLogLog, at_least!(pfadd))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("pfadd", Group::HyperLogLog, at_least!(pfadd))
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags(&["RW", "insert"]))])
         .since("2.8.9", "O(1) to add every element.")
@@ -28,7 +28,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("pfcount", Group::HyperLogLog, many!(pfcount))
+    Defined::new("pfcount", Group::HyperLogLog, many!(pfcount))
         .weighs(Weight::All)
         .flags(Flags::READONLY)
         .keys(&[KeySpec::all(1, KeyFlags(&["RW", "access"])).note(
@@ -58,7 +58,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 3
             "#,
         ),
-    Spec::new("pfmerge", Group::HyperLogLog, at_least!(pfmerge))
+    Defined::new("pfmerge", Group::HyperLogLog, at_least!(pfmerge))
         .weighs(Weight::All)
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[

@@ -3,13 +3,13 @@
 use tierce_collections::hyperloglog::{self, Encoding, HyperLogLog, REGISTERS};
 
 use super::{copy, read, refused, store};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly, no_arguments};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly, no_arguments};
 use tierce_keyspace::Event;
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("pfdebug", Group::HyperLogLog, exactly!(pfdebug))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("pfdebug", Group::HyperLogLog, exactly!(pfdebug))
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN).with(Flags::SYSTEM))
         .keys(&[KeySpec::at(2, KeyFlags(&["RW", "access"]))])
         .since("2.8.9", "N/A")
@@ -29,7 +29,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             dense
             "#,
         ),
-    Spec::new("pfselftest", Group::HyperLogLog, no_arguments!(pfselftest))
+    Defined::new("pfselftest", Group::HyperLogLog, no_arguments!(pfselftest))
         .flags(Flags::ADMIN.with(Flags::SYSTEM))
         .since("2.8.9", "N/A")
         .doc("", "Tests HyperLogLogs. An internal command.")

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use tierce_collections::hyperloglog::{self, Error, HyperLogLog};
 use tierce_keyspace::{Db, Expiry, IntText, Key, NewString, StrView};
 
-use crate::command::Spec;
 use crate::config::{DirectiveId, Settings};
 use crate::error::CommandError;
+use crate::execute::Defined;
 
-pub(super) static COMMANDS: &[&[Spec]] = &[count::COMMANDS, debug::COMMANDS];
+pub(super) static COMMANDS: &[&[Defined]] = &[count::COMMANDS, debug::COMMANDS];
 
 const NOT_ONE: CommandError =
     CommandError::new("WRONGTYPE Key is not a valid HyperLogLog string value.");

@@ -3,11 +3,11 @@
 use tierce_keyspace::{Db, Event, Key};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly, many};
-use crate::execute::Context;
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
+use crate::execute::{Context, Defined, Done, exactly, many};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("del", Group::Generic, many!(del))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("del", Group::Generic, many!(del))
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::WRITE)
         .keys(&[KeySpec::all(1, KeyFlags::REMOVE)])
@@ -23,7 +23,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("unlink", Group::Generic, many!(del))
+    Defined::new("unlink", Group::Generic, many!(del))
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::all(1, KeyFlags::REMOVE)])
@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 1
             "#,
         ),
-    Spec::new("exists", Group::Generic, many!(exists))
+    Defined::new("exists", Group::Generic, many!(exists))
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::all(1, KeyFlags::LOOK)])
@@ -56,7 +56,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("touch", Group::Generic, many!(touch))
+    Defined::new("touch", Group::Generic, many!(touch))
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::all(1, KeyFlags::LOOK)])
@@ -73,7 +73,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("type", Group::Generic, exactly!(type_of))
+    Defined::new("type", Group::Generic, exactly!(type_of))
         .flags(Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::LOOK)])
         .since("1.0.0", "O(1)")

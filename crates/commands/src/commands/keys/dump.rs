@@ -5,18 +5,16 @@ use tierce_keyspace::{Event, Expiry, Key, Limits, SavedValue};
 use tierce_rdb::{Kind, Value, WriterOptions, dump};
 use tierce_wire::resp::Rest;
 
-use crate::command::{
-    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
-};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 use crate::persistence::values::{self, Assembly, Flaw};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("dump", Group::Generic, exactly!(dump))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("dump", Group::Generic, exactly!(dump))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)
@@ -34,7 +32,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("restore", Group::Generic, at_least!(restore))
+    Defined::new("restore", Group::Generic, at_least!(restore))
         .locks(Scope::InTurns)
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])

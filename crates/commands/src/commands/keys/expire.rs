@@ -3,26 +3,26 @@
 use tierce_keyspace::{DeadlineSet, Event, Ttl};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least, exactly};
 
 const SET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
 const GET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 
-const fn setter(name: &'static str, body: Body) -> Spec {
+const fn setter(name: &'static str, body: Body) -> Defined {
     let flags = Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY);
-    Spec::new(name, Group::Generic, body).flags(flags).keys(SET_KEY)
+    Defined::new(name, Group::Generic, body).flags(flags).keys(SET_KEY)
 }
 
-const fn getter(name: &'static str, body: Body) -> Spec {
+const fn getter(name: &'static str, body: Body) -> Defined {
     let flags = Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY);
-    Spec::new(name, Group::Generic, body).flags(flags).keys(GET_KEY)
+    Defined::new(name, Group::Generic, body).flags(flags).keys(GET_KEY)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     setter("expire", at_least!(|ctx, args, rest| expire(ctx, args, rest, TimeForm::EX)))
         .since("1.0.0", "O(1)")
         .doc("key seconds [NX | XX | GT | LT]", "Sets the expiration time of a key in seconds.")
@@ -148,7 +148,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 33177117420000
             "#,
         ),
-    Spec::new("persist", Group::Generic, exactly!(persist))
+    Defined::new("persist", Group::Generic, exactly!(persist))
         .flags(Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .since("2.2.0", "O(1)")

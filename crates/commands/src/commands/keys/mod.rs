@@ -7,9 +7,9 @@ mod object;
 mod rename;
 mod scan;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[
+pub(super) const COMMANDS: &[&[Defined]] = &[
     basic::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,

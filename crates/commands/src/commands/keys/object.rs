@@ -2,22 +2,22 @@
 
 use tierce_keyspace::{Db, Key};
 
-use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, exactly};
 use crate::reply::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::LOOK)];
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Generic, body)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Generic, body)
         .flags(Flags::READONLY.with(Flags::KEY_ONLY))
         .keys(KEY)
         .tips(&["nondeterministic_output"])
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "object",
     Group::Generic,
     &[
@@ -89,18 +89,15 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 (integer) 1
                 "#,
             ),
-        Spec {
-            since: "6.2.0",
-            ..help_spec(Group::Generic).example(
-                r#"
+        help_spec(Group::Generic).since("6.2.0", "O(1)").example(
+            r#"
                 > OBJECT HELP
                  1) OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                  2) ENCODING key
                  3)     Returns the internal encoding of a value, by the name it has in Redis.
                 ...
                 "#,
-            )
-        },
+        ),
     ],
     help,
 )

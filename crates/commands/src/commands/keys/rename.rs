@@ -3,16 +3,14 @@
 use tierce_keyspace::{DbIndex, Event, Removal};
 use tierce_wire::resp::Rest;
 
-use crate::command::{
-    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
-};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::{check_len, small_integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("rename", Group::Generic, exactly!(rename))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("rename", Group::Generic, exactly!(rename))
         .flags(Flags::WRITE.with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags::OVERWRITE)])
         .since("1.0.0", "O(1)")
@@ -29,7 +27,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) ERR no such key
             "#,
         ),
-    Spec::new("renamenx", Group::Generic, exactly!(rename_nx))
+    Defined::new("renamenx", Group::Generic, exactly!(rename_nx))
         .flags(Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags::INSERT)])
         .since("1.0.0", "O(1)")
@@ -44,7 +42,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 1
             "#,
         ),
-    Spec::new("copy", Group::Generic, at_least!(copy))
+    Defined::new("copy", Group::Generic, at_least!(copy))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::WRITE.with(Flags::DENYOOM))
@@ -68,7 +66,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "A title"
             "#,
         ),
-    Spec::new("move", Group::Generic, exactly!(move_key))
+    Defined::new("move", Group::Generic, exactly!(move_key))
         .flags(Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
         .since("1.0.0", "O(1)")
@@ -87,7 +85,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "A title"
             "#,
         ),
-    Spec::new("swapdb", Group::Server, exactly!(swap_db))
+    Defined::new("swapdb", Group::Server, exactly!(swap_db))
         .flags(Flags::WRITE.with(Flags::FAST))
         .categories(&["keyspace", "dangerous"])
         .locks(Scope::All)

@@ -3,13 +3,13 @@
 use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, Scope, Spec, at_least, exactly, no_arguments};
+use crate::command::{Flags, Group, Scope};
 use crate::commands::sweep;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly, no_arguments};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("keys", Group::Generic, exactly!(keys))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("keys", Group::Generic, exactly!(keys))
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
         .flags(Flags::READONLY)
         .categories(&["dangerous"])
@@ -27,7 +27,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) "order:1"
             "#,
         ),
-    Spec::new("scan", Group::Generic, at_least!(scan))
+    Defined::new("scan", Group::Generic, at_least!(scan))
         .tips(&["nondeterministic_output", "request_policy:special"])
         .flags(Flags::READONLY)
         .locks(Scope::Stepwise)
@@ -51,7 +51,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) (empty array)
             "#,
         ),
-    Spec::new("randomkey", Group::Generic, no_arguments!(random_key))
+    Defined::new("randomkey", Group::Generic, no_arguments!(random_key))
         .tips(&["request_policy:all_shards", "nondeterministic_output"])
         .flags(Flags::READONLY)
         .locks(Scope::Stepwise)

@@ -8,19 +8,19 @@ use tierce_wire::resp::Rest;
 use super::Side;
 use super::lmove::move_element;
 use crate::blocking::{self, Mode, Patience, Wait};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly, many};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly, many};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::BLOCKING);
 const POP_KEYS: &[KeySpec] = &[KeySpec::all(1, KeyFlags::READ_REMOVE).but_last()];
 const MOVE_KEYS: &[KeySpec] =
     &[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags(&["RW", "insert"]))];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("blpop", Group::List, many!(|ctx, arguments| pop(ctx, arguments, Side::Left)))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("blpop", Group::List, many!(|ctx, arguments| pop(ctx, arguments, Side::Left)))
         .flags(FLAGS)
         .keys(POP_KEYS)
         .since("2.0.0", "O(N) where N is the number of provided keys.")
@@ -39,7 +39,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("brpop", Group::List, many!(|ctx, arguments| pop(ctx, arguments, Side::Right)))
+    Defined::new("brpop", Group::List, many!(|ctx, arguments| pop(ctx, arguments, Side::Right)))
         .flags(FLAGS)
         .keys(POP_KEYS)
         .since("2.0.0", "O(N) where N is the number of provided keys.")
@@ -58,7 +58,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("blmpop", Group::List, at_least!(blmpop))
+    Defined::new("blmpop", Group::List, at_least!(blmpop))
         .flags(FLAGS)
         .keys(&[KeySpec::counted(2, KeyFlags::READ_REMOVE)])
         .since(
@@ -82,7 +82,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("blmove", Group::List, exactly!(blmove))
+    Defined::new("blmove", Group::List, exactly!(blmove))
         .flags(FLAGS.with(Flags::DENYOOM))
         .keys(MOVE_KEYS)
         .since("6.2.0", "O(1)")
@@ -103,7 +103,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("brpoplpush", Group::List, exactly!(brpoplpush))
+    Defined::new("brpoplpush", Group::List, exactly!(brpoplpush))
         .flags(FLAGS.with(Flags::DENYOOM))
         .keys(MOVE_KEYS)
         .deprecated("6.2.0", "`BLMOVE` with the `RIGHT` and `LEFT` arguments")

@@ -4,15 +4,15 @@ use tierce_collections::List;
 use tierce_keyspace::{Event, ListSide, Missing};
 
 use super::read::absolute;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, Weight, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Weight};
 use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly};
 
 const REMOVES: &[KeySpec] = &[KeySpec::at(1, KeyFlags(&["RW", "delete"]))];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("lset", Group::List, exactly!(lset))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("lset", Group::List, exactly!(lset))
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .since(
@@ -34,7 +34,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) ERR index out of range
             "#,
         ),
-    Spec::new("linsert", Group::List, exactly!(linsert))
+    Defined::new("linsert", Group::List, exactly!(linsert))
         .weighs(Weight::All)
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags(&["RW", "insert"]))])
@@ -57,7 +57,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) -1
             "#,
         ),
-    Spec::new("lrem", Group::List, exactly!(lrem))
+    Defined::new("lrem", Group::List, exactly!(lrem))
         .weighs(Weight::All)
         .flags(Flags::WRITE)
         .keys(REMOVES)
@@ -81,7 +81,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             3) "a"
             "#,
         ),
-    Spec::new("ltrim", Group::List, exactly!(ltrim))
+    Defined::new("ltrim", Group::List, exactly!(ltrim))
         .flags(Flags::WRITE)
         .keys(REMOVES)
         .since("1.0.0", "O(N) where N is the number of elements removed")

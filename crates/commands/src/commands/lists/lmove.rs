@@ -4,16 +4,16 @@ use tierce_collections::List;
 use tierce_keyspace::{DbIndex, Key, Missing};
 
 use super::Side;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;
-use crate::execute::{Context, Guard};
+use crate::execute::{Context, Defined, Done, Guard, exactly};
 
 const KEYS: &[KeySpec] =
     &[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags(&["RW", "insert"]))];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("lmove", Group::List, exactly!(lmove))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("lmove", Group::List, exactly!(lmove))
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(KEYS)
         .since("6.2.0", "O(1)")
@@ -34,7 +34,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) "write"
             "#,
         ),
-    Spec::new("rpoplpush", Group::List, exactly!(rpoplpush))
+    Defined::new("rpoplpush", Group::List, exactly!(rpoplpush))
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(KEYS)
         .deprecated("6.2.0", "`LMOVE` with the `RIGHT` and `LEFT` arguments")

@@ -10,11 +10,11 @@ mod read;
 use tierce_collections::List;
 use tierce_keyspace::{Editor, Event};
 
-use crate::command::Spec;
 use crate::error::CommandError;
+use crate::execute::Defined;
 use crate::reply::Reply;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[
+pub(super) const COMMANDS: &[&[Defined]] = &[
     push::COMMANDS,
     pop::COMMANDS,
     read::COMMANDS,

@@ -5,28 +5,32 @@ use tierce_keyspace::Missing;
 use tierce_wire::resp::Rest;
 
 use super::Side;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, many};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::commands::options::{NOT_POSITIVE, count_from};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, many};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::FAST);
 const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ_REMOVE)];
 const COMPLEXITY: &str = "O(N) where N is the number of elements returned";
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("lpop", Group::List, at_least!(|ctx, [key], count| pop(ctx, key, count, Side::Left)))
-        .flags(FLAGS)
-        .keys(KEYS)
-        .since("1.0.0", COMPLEXITY)
-        .doc(
-            "key [count]",
-            "Removes and returns the first elements of a list. The key is deleted with the \
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new(
+        "lpop",
+        Group::List,
+        at_least!(|ctx, [key], count| pop(ctx, key, count, Side::Left)),
+    )
+    .flags(FLAGS)
+    .keys(KEYS)
+    .since("1.0.0", COMPLEXITY)
+    .doc(
+        "key [count]",
+        "Removes and returns the first elements of a list. The key is deleted with the \
                  last one.",
-        )
-        .example(
-            r#"
+    )
+    .example(
+        r#"
             > RPUSH queue a b c d
             (integer) 4
             > LPOP queue
@@ -37,8 +41,8 @@ pub(super) static COMMANDS: &[Spec] = &[
             > LPOP nosuch
             (nil)
             "#,
-        ),
-    Spec::new(
+    ),
+    Defined::new(
         "rpop",
         Group::List,
         at_least!(|ctx, [key], count| pop(ctx, key, count, Side::Right)),
@@ -64,7 +68,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) "a"
             "#,
     ),
-    Spec::new("lmpop", Group::List, many!(lmpop))
+    Defined::new("lmpop", Group::List, many!(lmpop))
         .flags(Flags::WRITE)
         .keys(&[KeySpec::counted(1, KeyFlags::READ_REMOVE)])
         .since(

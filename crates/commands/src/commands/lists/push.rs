@@ -5,23 +5,28 @@ use tierce_keyspace::Missing;
 use tierce_wire::resp::Rest;
 
 use super::Side;
-use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags(&["RW", "insert"]))];
 const COMPLEXITY: &str = "O(1) for each element added";
 
-const fn spec(name: &'static str, body: Body, since: &'static str, summary: &'static str) -> Spec {
-    Spec::new(name, Group::List, body)
+const fn spec(
+    name: &'static str,
+    body: Body,
+    since: &'static str,
+    summary: &'static str,
+) -> Defined {
+    Defined::new(name, Group::List, body)
         .flags(FLAGS)
         .keys(KEYS)
         .since(since, COMPLEXITY)
         .doc("key element [element ...]", summary)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     spec(
         "lpush",
         at_least!(|ctx, [key], elements| push(ctx, key, elements, Side::Left, Missing::Create)),

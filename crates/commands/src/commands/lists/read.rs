@@ -3,18 +3,16 @@
 use tierce_collections::{Element, List};
 use tierce_wire::resp::Rest;
 
-use crate::command::{
-    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
-};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("llen", Group::List, exactly!(llen))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("llen", Group::List, exactly!(llen))
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::LOOK)])
         .since("1.0.0", "O(1)")
@@ -29,7 +27,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("lrange", Group::List, exactly!(lrange))
+    Defined::new("lrange", Group::List, exactly!(lrange))
         .flags(Flags::READONLY)
         .keys(KEYS)
         .since("1.0.0", "O(N) where N is the number of elements in the range")
@@ -48,7 +46,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (empty array)
             "#,
         ),
-    Spec::new("lindex", Group::List, exactly!(lindex))
+    Defined::new("lindex", Group::List, exactly!(lindex))
         .flags(Flags::READONLY)
         .keys(KEYS)
         .since(
@@ -68,7 +66,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("lpos", Group::List, at_least!(lpos))
+    Defined::new("lpos", Group::List, at_least!(lpos))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)

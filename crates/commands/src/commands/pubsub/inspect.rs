@@ -3,19 +3,19 @@
 use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Body, Done, Flags, Group, Spec, many, no_arguments};
+use crate::command::{Flags, Group};
 use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
 use crate::pubsub::Kind;
 
 const FLAGS: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::PubSub, body).flags(FLAGS)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::PubSub, body).flags(FLAGS)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "pubsub",
     Group::PubSub,
     &[
@@ -86,15 +86,14 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 2) (integer) 0
                 "#,
             ),
-        Spec { since: "6.2.0", ..help_spec(Group::PubSub).example(
+        help_spec(Group::PubSub).since("6.2.0", "O(1)").example(
             r#"
                 > PUBSUB HELP
                  1) PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                  2) CHANNELS [pattern]
                  3)     Returns the channels that have subscribers.
                 ...
-                "#,
-        ) },
+                "#),
     ],
     help,
 )

@@ -4,7 +4,7 @@ mod inspect;
 mod publish;
 mod subscribe;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) const COMMANDS: &[&[Spec]] =
+pub(super) const COMMANDS: &[&[Defined]] =
     &[subscribe::COMMANDS, publish::COMMANDS, inspect::COMMANDS];

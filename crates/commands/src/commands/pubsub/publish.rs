@@ -1,12 +1,12 @@
 //! PUBLISH, SPUBLISH.
 
-use crate::command::{Channels, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, exactly};
-use crate::execute::{Context, Mode, WEIGHT_MAX};
+use crate::command::{Channels, Flags, Group, KeyFlags, KeySpec, Scope};
+use crate::execute::{Context, Defined, Done, Mode, WEIGHT_MAX, exactly};
 
 const FLAGS: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("publish", Group::PubSub, exactly!(publish))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("publish", Group::PubSub, exactly!(publish))
         .flags(FLAGS)
         .channels(Channels::FIRST)
         .locks(Scope::Apart)
@@ -22,7 +22,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("spublish", Group::PubSub, exactly!(publish_to_shard))
+    Defined::new("spublish", Group::PubSub, exactly!(publish_to_shard))
         .flags(FLAGS)
         .channels(Channels::FIRST)
         .locks(Scope::Apart)

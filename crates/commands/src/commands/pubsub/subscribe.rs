@@ -2,9 +2,9 @@
 
 use tierce_wire::resp::Rest;
 
-use crate::command::{Body, Channels, Done, Flags, Group, KeyFlags, KeySpec, Spec, many};
+use crate::command::{Channels, Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, many};
 use crate::pubsub::{Kind, Name};
 
 const FLAGS: Flags = Flags::PUBSUB
@@ -15,11 +15,11 @@ const FLAGS: Flags = Flags::PUBSUB
 
 const SHARD_CHANNELS: &[KeySpec] = &[KeySpec::all(1, KeyFlags::NOT_KEY)];
 
-const fn spec(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::PubSub, body).flags(FLAGS)
+const fn spec(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::PubSub, body).flags(FLAGS)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     spec("subscribe", many!(subscribe))
         .channels(Channels::ALL)
         .since("2.0.0", "O(N) where N is the number of channels to subscribe to.")

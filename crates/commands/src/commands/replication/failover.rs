@@ -4,14 +4,14 @@ use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
 use crate::bucket::State;
-use crate::command::{Done, Flags, Group, Scope, Spec, many};
+use crate::command::{Flags, Group, Scope};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, many};
 use crate::replication::failover::Plan;
 use crate::replication::role::Address;
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("failover", Group::Server, many!(failover))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("failover", Group::Server, many!(failover))
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE))
     .locks(Scope::Apart)
     .since("6.2.0", "O(1)")

@@ -10,9 +10,9 @@ use tierce_wire::resp::Rest;
 
 use crate::caller::ReplyMode;
 use crate::clients::ClientFlags;
-use crate::command::{Done, Flags, Group, Scope, Spec, at_least, no_arguments};
+use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, no_arguments};
 use crate::kernel::Kernel;
 use crate::persistence::Encoder;
 use crate::replication::role::{Following, LinkState};
@@ -21,8 +21,8 @@ use crate::replication::{Accepted, Asked, CopyFilter};
 const FLAGS: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("psync", Group::Server, at_least!(psync))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("psync", Group::Server, at_least!(psync))
         .flags(FLAGS)
         .locks(Scope::Apart)
         .since("2.8.0", "O(1)")
@@ -33,7 +33,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) ERR wrong number of arguments for 'psync' command
             "#,
         ),
-    Spec::new("sync", Group::Server, no_arguments!(sync))
+    Defined::new("sync", Group::Server, no_arguments!(sync))
         .flags(FLAGS)
         .locks(Scope::Apart)
         .since("1.0.0", "O(1)")

@@ -6,32 +6,33 @@ use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
 use crate::clients::Identity;
-use crate::command::{Done, Flags, Group, Scope, Spec, many};
+use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, many};
 use crate::replication::{Began, CopyFilter, Replica};
 
 /// A longer address than that is none.
 const IP_LEN_MAX: usize = 255;
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("replconf", Group::Server, many!(replconf))
-    .flags(
-        Flags::ADMIN
-            .with(Flags::NOSCRIPT)
-            .with(Flags::LOADING)
-            .with(Flags::STALE)
-            .with(Flags::ALLOW_BUSY)
-            .with(Flags::SYSTEM),
-    )
-    .locks(Scope::Apart)
-    .since("3.0.0", "O(1)")
-    .doc("[option value [option value ...]]", "Tells what a replica is and how far it is.")
-    .example(
-        r#"
+pub(super) static COMMANDS: &[Defined] =
+    &[Defined::new("replconf", Group::Server, many!(replconf))
+        .flags(
+            Flags::ADMIN
+                .with(Flags::NOSCRIPT)
+                .with(Flags::LOADING)
+                .with(Flags::STALE)
+                .with(Flags::ALLOW_BUSY)
+                .with(Flags::SYSTEM),
+        )
+        .locks(Scope::Apart)
+        .since("3.0.0", "O(1)")
+        .doc("[option value [option value ...]]", "Tells what a replica is and how far it is.")
+        .example(
+            r#"
         > REPLCONF listening-port 6380 capa eof
         OK
         "#,
-    )];
+        )];
 
 fn replconf(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     let mut left = options;

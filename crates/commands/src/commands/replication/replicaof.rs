@@ -2,34 +2,28 @@
 
 use tierce_wire::number;
 
-use crate::command::{Done, Flags, Group, Scope, Spec, exactly};
+use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly};
 use crate::replication::role::Address;
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec {
-        name: "replicaof",
-        ..spec().since("5.0.0", "O(1)").example(
-            r#"
+pub(super) static COMMANDS: &[Defined] = &[
+    defined("replicaof").since("5.0.0", "O(1)").example(
+        r#"
             > REPLICAOF NO ONE
             OK
             "#,
-        )
-    },
-    Spec {
-        name: "slaveof",
-        ..spec().since("1.0.0", "O(1)").deprecated("5.0.0", "`REPLICAOF`").example(
-            r#"
+    ),
+    defined("slaveof").since("1.0.0", "O(1)").deprecated("5.0.0", "`REPLICAOF`").example(
+        r#"
             > SLAVEOF NO ONE
             OK
             "#,
-        )
-    },
+    ),
 ];
 
-const fn spec() -> Spec {
-    Spec::new("replicaof", Group::Server, exactly!(replicaof))
+const fn defined(name: &'static str) -> Defined {
+    Defined::new(name, Group::Server, exactly!(replicaof))
         .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING))
         .locks(Scope::Apart)
         .doc("<host port | NO ONE>", "Makes the server a replica of another one, or a primary.")

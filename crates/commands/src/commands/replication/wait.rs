@@ -2,13 +2,13 @@
 
 use tierce_wire::number;
 
-use crate::command::{Done, Flags, Group, Scope, Spec, exactly};
+use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly};
 use crate::replication::Wanted;
 use crate::waiting::Patience;
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("wait", Group::Generic, exactly!(wait))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("wait", Group::Generic, exactly!(wait))
     .flags(Flags::BLOCKING)
     .locks(Scope::Apart)
     .categories(&["connection"])

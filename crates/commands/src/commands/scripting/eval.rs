@@ -6,10 +6,10 @@ use tierce_lua::{Failure, Script, Sha1};
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
 use crate::execute::program::{Program, Workspace};
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::scripting::{Keep, KnownScript};
 
 pub(super) const FLAGS: Flags =
@@ -27,8 +27,8 @@ pub(super) const ANY_READ: &str =
 const COMPLEXITY: &str = "Depends on the script that is executed.";
 const NO_SCRIPT: CommandError = CommandError::new("NOSCRIPT No matching script. Please use EVAL.");
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("eval", Group::Scripting, at_least!(eval))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("eval", Group::Scripting, at_least!(eval))
         .flags(FLAGS)
         .keys(&[KEYS.note(ANY_WRITE)])
         .locks(Scope::Program)
@@ -43,7 +43,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "10"
             "#,
         ),
-    Spec::new("evalsha", Group::Scripting, at_least!(eval_sha))
+    Defined::new("evalsha", Group::Scripting, at_least!(eval_sha))
         .flags(FLAGS)
         .keys(&[KEYS])
         .locks(Scope::Program)
@@ -62,7 +62,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) NOSCRIPT No matching script. Please use EVAL.
             "#,
         ),
-    Spec::new("eval_ro", Group::Scripting, at_least!(eval))
+    Defined::new("eval_ro", Group::Scripting, at_least!(eval))
         .flags(FLAGS_RO)
         .keys(&[KEYS_RO.note(ANY_READ)])
         .locks(Scope::Program)
@@ -79,7 +79,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "10"
             "#,
         ),
-    Spec::new("evalsha_ro", Group::Scripting, at_least!(eval_sha))
+    Defined::new("evalsha_ro", Group::Scripting, at_least!(eval_sha))
         .flags(FLAGS_RO)
         .keys(&[KEYS_RO])
         .locks(Scope::Program)

@@ -4,15 +4,15 @@ use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
 use super::eval::{ANY_READ, ANY_WRITE, FLAGS, FLAGS_RO, KEYS, KEYS_RO, keys_and_args};
-use crate::command::{Done, Group, Scope, Spec, at_least};
+use crate::command::{Group, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
 use crate::execute::program::Program;
+use crate::execute::{Context, Defined, Done, at_least};
 
 const COMPLEXITY: &str = "Depends on the function that is executed.";
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("fcall", Group::Scripting, at_least!(fcall))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("fcall", Group::Scripting, at_least!(fcall))
         .flags(FLAGS)
         .keys(&[KEYS.note(ANY_WRITE)])
         .locks(Scope::Program)
@@ -28,7 +28,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) ERR Function not found
             "##,
         ),
-    Spec::new("fcall_ro", Group::Scripting, at_least!(fcall))
+    Defined::new("fcall_ro", Group::Scripting, at_least!(fcall))
         .flags(FLAGS_RO)
         .keys(&[KEYS_RO.note(ANY_READ)])
         .locks(Scope::Program)

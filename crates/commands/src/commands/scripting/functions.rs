@@ -13,13 +13,11 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::Rest;
 
 use super::check_room;
-use crate::command::{
-    Body, Done, Flags, Group, Scope, Spec, at_least, exactly, many, no_arguments,
-};
+use crate::command::{Flags, Group, Scope};
 use crate::commands::server::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::scripting::{Code, Collision, Existing, Kind, KnownLibrary};
 
 /// The only engine, as replies show it.
@@ -32,13 +30,13 @@ fn is_engine(name: &[u8]) -> bool {
 
 const ALL_SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Scripting, body).flags(Flags::NOSCRIPT)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Scripting, body).flags(Flags::NOSCRIPT)
 }
 
 /// One that changes libraries, whose functions others call with their rights: nothing is locked before, and then
 /// everything for a moment.
-const fn change(name: &'static str, body: Body, more: Flags) -> Spec {
+const fn change(name: &'static str, body: Body, more: Flags) -> Defined {
     sub(name, body)
         .flags(Flags::NOSCRIPT.with(Flags::WRITE).with(more))
         .categories(&["dangerous"])
@@ -46,7 +44,7 @@ const fn change(name: &'static str, body: Body, more: Flags) -> Spec {
         .tips(ALL_SHARDS)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "function",
     Group::Scripting,
     &[
@@ -174,18 +172,14 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 (error) NOTBUSY No scripts in execution right now.
                 "##,
             ),
-        Spec {
-            since: "7.0.0",
-            ..help_spec(Group::Scripting).example(
+        help_spec(Group::Scripting).since("7.0.0", "O(1)").example(
                 r#"
                 > FUNCTION HELP
                  1) FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                  2) LOAD [REPLACE] function-code
                  3)     Adds a library of functions.
                 ...
-                "#,
-            )
-        },
+                "#),
     ],
     help,
 )

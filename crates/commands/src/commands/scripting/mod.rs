@@ -8,11 +8,11 @@ mod script;
 
 use tierce_keyspace::CodeSet;
 
-use crate::command::{Done, Spec};
 use crate::error::CommandError;
+use crate::execute::{Defined, Done};
 use crate::kernel::Kernel;
 
-pub(super) const COMMANDS: &[&[Spec]] =
+pub(super) const COMMANDS: &[&[Defined]] =
     &[eval::COMMANDS, named::COMMANDS, script::COMMANDS, fcall::COMMANDS, functions::COMMANDS];
 
 /// Refuses a change after which there is more code than before, and more than half of `maxmemory`. Eviction does not free

@@ -7,16 +7,16 @@ use tierce_wire::resp::Rest;
 
 use super::check_room;
 use super::eval::{FLAGS, KEYS, compile, run_script, split_keys};
-use crate::command::{Done, Flags, Group, Scope, Spec, at_least, exactly, no_arguments};
+use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly, no_arguments};
 
 const SINCE: &str = "Tierce 0.1.0";
 const NO_SUCH_NAME: CommandError =
     CommandError::new("NOSCRIPT No script has this name. Please use SCRIPT REGISTER.");
 
-pub(super) static COMMANDS: &[Spec] =
-    &[Spec::new("evalname", Group::Scripting, at_least!(eval_name))
+pub(super) static COMMANDS: &[Defined] =
+    &[Defined::new("evalname", Group::Scripting, at_least!(eval_name))
         .flags(FLAGS)
         .keys(&[KEYS])
         .locks(Scope::Program)
@@ -42,23 +42,27 @@ const WRITES: Flags = Flags::WRITE.with(Flags::NOSCRIPT);
 /// Others call the script by its name, with their rights.
 const CATEGORIES: &[&str] = &["admin", "dangerous"];
 
-pub(super) const REGISTER: Spec = Spec::new("register", Group::Scripting, exactly!(sub register))
-    .flags(WRITES.with(Flags::DENYOOM))
-    .categories(CATEGORIES)
-    .locks(Scope::Stepwise)
-    .since(SINCE, "O(N) with N being the length in bytes of the script body.")
-    .doc("name script", "Gives a script a name, by which EVALNAME calls it, also after a restart.")
-    .example(
-        r#"
+pub(super) const REGISTER: Defined =
+    Defined::new("register", Group::Scripting, exactly!(sub register))
+        .flags(WRITES.with(Flags::DENYOOM))
+        .categories(CATEGORIES)
+        .locks(Scope::Stepwise)
+        .since(SINCE, "O(N) with N being the length in bytes of the script body.")
+        .doc(
+            "name script",
+            "Gives a script a name, by which EVALNAME calls it, also after a restart.",
+        )
+        .example(
+            r#"
             > SCRIPT REGISTER count "return redis.call('incrby', KEYS[1], ARGV[1])"
             OK
             > SCRIPT REGISTER count "return"
             OK
             "#,
-    );
+        );
 
-pub(super) const UNREGISTER: Spec =
-    Spec::new("unregister", Group::Scripting, exactly!(sub unregister))
+pub(super) const UNREGISTER: Defined =
+    Defined::new("unregister", Group::Scripting, exactly!(sub unregister))
         .flags(WRITES)
         .categories(CATEGORIES)
         .locks(Scope::All)
@@ -75,7 +79,7 @@ pub(super) const UNREGISTER: Spec =
             "#,
         );
 
-pub(super) const NAMES: Spec = Spec::new("names", Group::Scripting, no_arguments!(sub names))
+pub(super) const NAMES: Defined = Defined::new("names", Group::Scripting, no_arguments!(sub names))
     .flags(Flags::NOSCRIPT)
     .since(SINCE, "O(N) with N being the number of names.")
     .doc("", "Returns the names of all registered scripts, in the order of their bytes.")

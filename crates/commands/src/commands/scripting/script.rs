@@ -5,18 +5,18 @@ use tierce_wire::resp::Rest;
 
 use super::eval::add_script;
 use super::named;
-use crate::command::{Body, Done, Flags, Group, Spec, exactly, many, no_arguments};
+use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
 use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, exactly, many, no_arguments};
 use crate::scripting::{Keep, Kind};
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Scripting, body).flags(Flags::NOSCRIPT)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Scripting, body).flags(Flags::NOSCRIPT)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "script",
     Group::Scripting,
     &[

@@ -4,16 +4,16 @@ use tierce_keyspace::{DbIndex, Freeing};
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, Scope, Spec, many, no_arguments};
+use crate::command::{Flags, Group, Scope};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, many, no_arguments};
 use crate::replication::role::LinkState;
 use crate::shutdown::{Saving, Shutdown};
 use crate::waiting::Awaited;
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("time", Group::Server, no_arguments!(time))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("time", Group::Server, no_arguments!(time))
         .tips(&["nondeterministic_output"])
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
         .since("2.6.0", "O(1)")
@@ -25,7 +25,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "..."
             "#,
         ),
-    Spec::new("dbsize", Group::Server, no_arguments!(db_size))
+    Defined::new("dbsize", Group::Server, no_arguments!(db_size))
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .flags(Flags::READONLY.with(Flags::FAST))
         .categories(&["keyspace"])
@@ -42,7 +42,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("flushdb", Group::Server, many!(flush_db))
+    Defined::new("flushdb", Group::Server, many!(flush_db))
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flags(Flags::WRITE)
         .categories(&["keyspace", "dangerous"])
@@ -59,7 +59,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("flushall", Group::Server, many!(flush_all))
+    Defined::new("flushall", Group::Server, many!(flush_all))
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flags(Flags::WRITE)
         .categories(&["keyspace", "dangerous"])
@@ -76,7 +76,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("shutdown", Group::Server, many!(shutdown))
+    Defined::new("shutdown", Group::Server, many!(shutdown))
         .flags(
             Flags::ADMIN
                 .with(Flags::NOSCRIPT)
@@ -94,7 +94,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             > SHUTDOWN NOSAVE
             "#,
         ),
-    Spec::new("role", Group::Server, no_arguments!(role))
+    Defined::new("role", Group::Server, no_arguments!(role))
         .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
         .categories(&["admin", "dangerous"])
         .since("2.8.12", "O(1)")
@@ -107,7 +107,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             3) (empty array)
             "#,
         ),
-    Spec::new("lolwut", Group::Server, many!(lolwut))
+    Defined::new("lolwut", Group::Server, many!(lolwut))
         .flags(Flags::READONLY.with(Flags::FAST))
         .since("5.0.0", "O(1)")
         .doc("[VERSION version]", "Displays a small work of art and the version.")

@@ -4,9 +4,9 @@
 //! server too old for them.
 
 use crate::clients::ClientFlags;
-use crate::command::{Body, Done, Flags, Group, Spec, no_arguments};
+use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, no_arguments};
 
 const REFUSED: &str = "Refused: cluster support is disabled.";
 
@@ -27,25 +27,25 @@ macro_rules! disabled {
     };
 }
 
-const fn sub(name: &'static str, arity: i16, flags: Flags, syntax: &'static str) -> Spec {
-    Spec::new(name, Group::Cluster, Body::refusal(2, arity, disabled))
+const fn sub(name: &'static str, arity: i16, flags: Flags, syntax: &'static str) -> Defined {
+    Defined::new(name, Group::Cluster, Body::refusal(2, arity, disabled))
         .flags(flags)
         .since("3.0.0", "O(1)")
         .doc(syntax, REFUSED)
 }
 
-const fn of_replicas(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Cluster, body)
+const fn of_replicas(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Cluster, body)
         .flags(Flags::FAST.with(Flags::LOADING).with(Flags::STALE))
         .categories(&["connection"])
         .since("3.0.0", "O(1)")
 }
 
-const fn since(version: &'static str, spec: Spec) -> Spec {
-    Spec { since: version, ..spec }
+const fn since(version: &'static str, defined: Defined) -> Defined {
+    defined.since(version, "O(1)")
 }
 
-static CLUSTER: &[Spec] = &[
+static CLUSTER: &[Defined] = &[
     sub("addslots", -3, CHANGES, "slot [slot ...]").example(disabled!("CLUSTER ADDSLOTS 0 1 2")),
     since(
         "7.0.0",
@@ -118,8 +118,8 @@ static CLUSTER: &[Spec] = &[
         .deprecated("7.0.0", "`CLUSTER SHARDS`"),
 ];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::container("cluster", Group::Cluster, CLUSTER, disabled)
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::container("cluster", Group::Cluster, CLUSTER, disabled)
         .since("3.0.0", "Depends on subcommand.")
         .doc("", "A container for commands of a cluster."),
     of_replicas("readonly", no_arguments!(|ctx| choose_reads(ctx, true)))
@@ -146,7 +146,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             OK
             "#,
         ),
-    Spec::new("asking", Group::Cluster, Body::refusal(1, 1, disabled))
+    Defined::new("asking", Group::Cluster, Body::refusal(1, 1, disabled))
         .flags(Flags::FAST)
         .categories(&["connection"])
         .since("3.0.0", "O(1)")

@@ -5,41 +5,38 @@ use tierce_wire::resp::{Args, Proto, Rest};
 
 use super::help_spec;
 use crate::command::{
-    Argument, ArgumentKind, Body, Command, Done, Flags, Group, KeyFlags, KeySearch, KeySpec, Spec,
-    many, no_arguments,
+    Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Spec,
 };
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
 use crate::reply::Reply;
 
 const FLAGS: Flags = Flags::LOADING.with(Flags::STALE);
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Server, body).flags(FLAGS).categories(&["connection"])
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Server, body).flags(FLAGS).categories(&["connection"])
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec {
-    arity: -1,
-    ..Spec::container(
-        "command",
-        Group::Server,
-        &[
-            sub("count", no_arguments!(sub count))
-                .since("2.8.13", "O(1)")
-                .doc("", "Returns the number of commands.")
-                .example(
-                    r#"
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
+    "command",
+    Group::Server,
+    &[
+        sub("count", no_arguments!(sub count))
+            .since("2.8.13", "O(1)")
+            .doc("", "Returns the number of commands.")
+            .example(
+                r#"
                     > COMMAND COUNT
                     (integer) ...
                     "#,
-                ),
-            sub("docs", many!(sub docs))
-                .tips(&["nondeterministic_output_order"])
-                .since("7.0.0", "O(N) where N is the number of commands to look up")
-                .doc("[command-name [command-name ...]]", "Returns documentation about commands.")
-                .example(
-                    r#"
+            ),
+        sub("docs", many!(sub docs))
+            .tips(&["nondeterministic_output_order"])
+            .since("7.0.0", "O(N) where N is the number of commands to look up")
+            .doc("[command-name [command-name ...]]", "Returns documentation about commands.")
+            .example(
+                r#"
                     > COMMAND DOCS DBSIZE
                     1) "dbsize"
                     2) 1) "summary"
@@ -51,27 +48,27 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
                        7) "complexity"
                        8) "O(1)"
                     "#,
-                ),
-            sub("getkeys", many!(sub get_keys))
-                .since("2.8.13", "O(N) where N is the number of arguments to the command")
-                .doc("command [arg [arg ...]]", "Returns the keys of a command call.")
-                .example(
-                    r#"
+            ),
+        sub("getkeys", many!(sub get_keys))
+            .since("2.8.13", "O(N) where N is the number of arguments to the command")
+            .doc("command [arg [arg ...]]", "Returns the keys of a command call.")
+            .example(
+                r#"
                     > COMMAND GETKEYS MSET user:1 Ada user:2 Grace
                     1) "user:1"
                     2) "user:2"
                     > COMMAND GETKEYS ECHO hello
                     (error) ERR The command has no key arguments
                     "#,
-                ),
-            sub("getkeysandflags", many!(sub get_keys_and_flags))
-                .since("7.0.0", "O(N) where N is the number of arguments to the command")
-                .doc(
-                    "command [arg [arg ...]]",
-                    "Returns the keys of a command call and what it does with them.",
-                )
-                .example(
-                    r#"
+            ),
+        sub("getkeysandflags", many!(sub get_keys_and_flags))
+            .since("7.0.0", "O(N) where N is the number of arguments to the command")
+            .doc(
+                "command [arg [arg ...]]",
+                "Returns the keys of a command call and what it does with them.",
+            )
+            .example(
+                r#"
                     > COMMAND GETKEYSANDFLAGS RENAME draft article
                     1) 1) "draft"
                        2) 1) RW
@@ -81,13 +78,13 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
                        2) 1) OW
                           2) update
                     "#,
-                ),
-            sub("info", many!(sub info))
-                .tips(&["nondeterministic_output_order"])
-                .since("2.8.13", "O(N) where N is the number of commands to look up")
-                .doc("[command-name [command-name ...]]", "Returns facts about commands.")
-                .example(
-                    r#"
+            ),
+        sub("info", many!(sub info))
+            .tips(&["nondeterministic_output_order"])
+            .since("2.8.13", "O(N) where N is the number of commands to look up")
+            .doc("[command-name [command-name ...]]", "Returns facts about commands.")
+            .example(
+                r#"
                     > COMMAND INFO GET
                     1)  1) "get"
                         2) (integer) 2
@@ -121,38 +118,38 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
                                     6) (integer) 0
                        10) (empty array)
                     "#,
-                ),
-            sub("list", many!(sub list))
-                .tips(&["nondeterministic_output_order"])
-                .since("7.0.0", "O(N) where N is the total number of commands")
-                .doc(
-                    "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
-                    "Returns the names of commands.",
-                )
-                .example(
-                    r#"
+            ),
+        sub("list", many!(sub list))
+            .tips(&["nondeterministic_output_order"])
+            .since("7.0.0", "O(N) where N is the total number of commands")
+            .doc(
+                "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
+                "Returns the names of commands.",
+            )
+            .example(
+                r#"
                     > COMMAND LIST FILTERBY PATTERN hs*
                     1) "hstrlen"
                     2) "hset"
                     3) "hsetnx"
                     4) "hscan"
                     "#,
-                ),
-            help_spec(Group::Server)
-                .example(
-                    r#"
+            ),
+        help_spec(Group::Server)
+            .example(
+                r#"
                     > COMMAND HELP
                      1) COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                      2) COUNT
                      3)     Returns the number of commands.
                     ...
                     "#,
-                )
-                .categories(&["connection"]),
-        ],
-        all,
-    )
-}
+            )
+            .categories(&["connection"]),
+    ],
+    all,
+)
+.arity(-1)
 .flags(FLAGS)
 .categories(&["connection"])
 .tips(&["nondeterministic_output_order"])
@@ -299,7 +296,7 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     let reply = &mut ctx.reply;
     reply.bulk(command.full_name.as_bytes());
     let optional = usize::from(!arguments.is_empty())
-        + usize::from(!spec.subcommands.is_empty())
+        + usize::from(spec.is_container)
         + usize::from(spec.flags.contains(Flags::SYSTEM))
         + if spec.deprecated.is_some() { 3 } else { 0 };
     reply.map(4 + optional);

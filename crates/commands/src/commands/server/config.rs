@@ -3,22 +3,22 @@
 use tierce_wire::resp::Rest;
 
 use super::{help, help_spec};
-use crate::command::{Body, Done, Flags, Group, Scope, Spec, many, no_arguments};
+use crate::command::{Flags, Group, Scope};
 use crate::config::DirectiveId;
 use crate::durability::Reached;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
 use crate::waiting::{self, Awaited};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 const REQUIREPASS: DirectiveId = DirectiveId::of("requirepass");
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Server, body).flags(FLAGS)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Server, body).flags(FLAGS)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "config",
     Group::Server,
     &[

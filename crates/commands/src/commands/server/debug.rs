@@ -10,19 +10,17 @@ use tierce_wire::number;
 use tierce_wire::resp::{Proto, Rest};
 
 use super::write_help;
-use crate::command::{
-    Body, Done, Flags, Group, Scope, Spec, at_least, exactly, many, no_arguments,
-};
+use crate::command::{Flags, Group, Scope};
 use crate::commands::options::{NOT_POSITIVE, integer};
 use crate::config::DirectiveId;
 use crate::engine::{ReloadError, ReloadOptions};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::memory::total_system_bytes;
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("debug", Group::Server, at_least!(debug))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("debug", Group::Server, at_least!(debug))
     .flags(FLAGS.with(Flags::SYSTEM))
     .locks(Scope::OfCall(scope))
     .since("1.0.0", "Depends on subcommand.")

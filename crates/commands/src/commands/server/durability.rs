@@ -3,15 +3,15 @@
 use tierce_wire::number;
 
 use crate::blocking::Patience;
-use crate::command::{Done, Flags, Group, Scope, Spec, exactly, no_arguments};
+use crate::command::{Flags, Group, Scope};
 use crate::durability::{NotCompacted, SyncPolicy};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly, no_arguments};
 use crate::replication::Wanted;
 use crate::waiting::Awaited;
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("bgrewriteaof", Group::Server, no_arguments!(compact))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("bgrewriteaof", Group::Server, no_arguments!(compact))
         .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING))
         .since("1.0.0", "O(1)")
         .doc("", "Starts to compact the log of writes in the background.")
@@ -21,7 +21,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             Background append only file rewriting started
             "#,
         ),
-    Spec::new("waitaof", Group::Generic, exactly!(wait))
+    Defined::new("waitaof", Group::Generic, exactly!(wait))
         .flags(Flags::BLOCKING)
         .locks(Scope::Apart)
         .categories(&["connection"])

@@ -5,10 +5,10 @@ use tierce_wire::resp::Rest;
 
 use super::{help, help_spec};
 use crate::clock;
-use crate::command::{Body, Done, Flags, Group, Spec, at_least, no_arguments};
+use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least, no_arguments};
 use crate::hot_keys::{Report, Wanted};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
@@ -23,11 +23,11 @@ const SECONDS_MAX: i64 = 1_000_000;
 const IS_ACTIVE: CommandError =
     CommandError::new("ERR hotkeys tracking session already in progress");
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Server, body).flags(FLAGS)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Server, body).flags(FLAGS)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "hotkeys",
     Group::Server,
     &[
@@ -95,16 +95,13 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 (nil)
                 "#,
             ),
-        Spec {
-            since: "8.6.0",
-            ..help_spec(Group::Server).example(
-                r#"
+        help_spec(Group::Server).since("8.6.0", "O(1)").example(
+            r#"
                 > HOTKEYS HELP
                  1) HOTKEYS <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                 ...
                 "#,
-            )
-        },
+        ),
     ],
     help,
 )

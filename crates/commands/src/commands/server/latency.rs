@@ -5,22 +5,22 @@ use tierce_wire::resp::Rest;
 use super::doctor::{self, Terms};
 use super::{help, help_spec};
 use crate::clock;
-use crate::command::{Body, CommandId, Done, Flags, Group, Spec, exactly, many, no_arguments};
+use crate::command::{CommandId, Flags, Group};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, exactly, many, no_arguments};
 use crate::latency::Series;
 use crate::stats::upper_bound_nanos;
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
-const fn sub(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Server, body).flags(FLAGS)
+const fn sub(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Server, body).flags(FLAGS)
 }
 
 const TIPS: &[&str] =
     &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "latency",
     Group::Server,
     &[
@@ -123,18 +123,15 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 (integer) 0
                 "#,
             ),
-        Spec {
-            since: "2.8.13",
-            ..help_spec(Group::Server).example(
-                r#"
+        help_spec(Group::Server).since("2.8.13", "O(1)").example(
+            r#"
                 > LATENCY HELP
                  1) LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                  2) DOCTOR
                  3)     Returns a report on latency for people.
                 ...
                 "#,
-            )
-        },
+        ),
     ],
     help,
 )

@@ -6,11 +6,11 @@ use tierce_wire::resp::Rest;
 use super::doctor::{self, Around, Spill};
 use super::info::{self, Facts, Value};
 use super::{help, help_spec};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, no_arguments};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, no_arguments};
 use crate::memory::MemoryReport;
 
 const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
@@ -18,11 +18,11 @@ const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
 const TIPS: &[&str] =
     &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "memory",
     Group::Server,
     &[
-        Spec::new("doctor", Group::Server, no_arguments!(sub doctor))
+        Defined::new("doctor", Group::Server, no_arguments!(sub doctor))
             .tips(TIPS)
             .since("4.0.0", "O(1)")
             .doc("", "Returns a report on memory for people.")
@@ -32,7 +32,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 There is hardly any data, so there is nothing to diagnose.
                 "#,
             ),
-        Spec::new("malloc-stats", Group::Server, no_arguments!(sub malloc_stats))
+        Defined::new("malloc-stats", Group::Server, no_arguments!(sub malloc_stats))
             .tips(TIPS)
             .since("4.0.0", "Depends on how much memory is allocated")
             .doc("", "Returns what the allocator knows.")
@@ -44,7 +44,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 ...
                 "#,
             ),
-        Spec::new("purge", Group::Server, no_arguments!(sub purge))
+        Defined::new("purge", Group::Server, no_arguments!(sub purge))
             .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
             .since("4.0.0", "Depends on how much memory is allocated")
             .doc("", "Asks the allocator to give unused memory back to the system.")
@@ -54,7 +54,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 OK
                 "#,
             ),
-        Spec::new("stats", Group::Server, no_arguments!(sub stats))
+        Defined::new("stats", Group::Server, no_arguments!(sub stats))
             .tips(TIPS)
             .since("4.0.0", "O(1)")
             .doc("", "Returns details about memory usage.")
@@ -66,7 +66,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 ...
                 "#,
             ),
-        Spec::new("usage", Group::Server, at_least!(sub usage))
+        Defined::new("usage", Group::Server, at_least!(sub usage))
             .flags(Flags::READONLY.with(Flags::KEY_ONLY))
             .keys(&[KeySpec::at(2, KeyFlags::LOOK)])
             .since("4.0.0", "O(N) where N is the number of samples")
@@ -81,18 +81,15 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 (nil)
                 "#,
             ),
-        Spec {
-            since: "4.0.0",
-            ..help_spec(Group::Server).example(
-                r#"
+        help_spec(Group::Server).since("4.0.0", "O(1)").example(
+            r#"
                 > MEMORY HELP
                  1) MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                  2) DOCTOR
                  3)     Returns a report on memory for people.
                 ...
                 "#,
-            )
-        },
+        ),
     ],
     help,
 )

@@ -17,10 +17,10 @@ mod monitor;
 mod persistence;
 mod slowlog;
 
-use crate::command::{Done, Flags, Group, Spec, no_arguments};
-use crate::execute::Context;
+use crate::command::{Flags, Group};
+use crate::execute::{Context, Defined, Done, no_arguments};
 
-pub(super) const COMMANDS: &[&[Spec]] = &[
+pub(super) const COMMANDS: &[&[Defined]] = &[
     acl::COMMANDS,
     admin::COMMANDS,
     cluster::COMMANDS,
@@ -39,8 +39,8 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
 ];
 
 /// The subcommand `HELP` of a container in this chapter.
-pub(super) const fn help_spec(group: Group) -> Spec {
-    Spec::new("help", group, no_arguments!(sub help))
+pub(super) const fn help_spec(group: Group) -> Defined {
+    Defined::new("help", group, no_arguments!(sub help))
         .flags(Flags::LOADING.with(Flags::STALE))
         .since("5.0.0", "O(1)")
         .doc("", "Returns helpful text about the subcommands.")
@@ -50,7 +50,7 @@ pub(super) const fn help_spec(group: Group) -> Spec {
 pub(super) fn help(ctx: &mut Context<'_, '_>) -> Done {
     let container = ctx.command.full_name.split('|').next().unwrap_or_default();
     let command = ctx.kernel.commands.find_original(container.as_bytes());
-    let subs = command.into_iter().flat_map(|command| command.spec.subcommands);
+    let subs = command.into_iter().flat_map(|command| &command.subcommands).map(|sub| sub.spec);
     let subs = subs.filter(|sub| sub.name != "help").map(|sub| (sub.name, sub.syntax, sub.summary));
     write_help(ctx, container, subs);
     Ok(())

@@ -1,9 +1,9 @@
 //! MODULE: there are none, and none can be loaded.
 
 use super::{help, help_spec};
-use crate::command::{Body, Done, Flags, Group, Spec, no_arguments};
+use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
 
@@ -13,18 +13,18 @@ const fn refused(
     arity: i16,
     since: &'static str,
     syntax: &'static str,
-) -> Spec {
-    Spec::new(name, Group::Server, Body::refusal(2, arity, not_allowed))
+) -> Defined {
+    Defined::new(name, Group::Server, Body::refusal(2, arity, not_allowed))
         .flags(FLAGS.with(Flags::NO_ASYNC_LOADING))
         .since(since, "O(1)")
         .doc(syntax, "Refused: there are no modules.")
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "module",
     Group::Server,
     &[
-        Spec::new("list", Group::Server, no_arguments!(sub list))
+        Defined::new("list", Group::Server, no_arguments!(sub list))
             .flags(FLAGS)
             .tips(&["nondeterministic_output_order"])
             .since("4.0.0", "O(1)")

@@ -1,12 +1,12 @@
 //! MONITOR: every command, as it is executed, to the clients that asked for it.
 
 use crate::clients::ClientFlags;
-use crate::command::{Done, Flags, Group, Spec, no_arguments};
+use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, no_arguments};
 
-pub(super) static COMMANDS: &[Spec] =
-    &[Spec::new("monitor", Group::Server, no_arguments!(monitor))
+pub(super) static COMMANDS: &[Defined] =
+    &[Defined::new("monitor", Group::Server, no_arguments!(monitor))
         .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
         .since("1.0.0", "O(1)")
         .doc("", "Shows every command as the server executes it.")

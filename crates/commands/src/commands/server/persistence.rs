@@ -4,17 +4,17 @@ use tierce_wire::resp::Rest;
 
 use tierce_keyspace::SnapshotError;
 
-use crate::command::{Done, Flags, Group, Scope, Spec, at_least, many, no_arguments};
+use crate::command::{Flags, Group, Scope};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, many, no_arguments};
 use crate::persistence::{Backup, Cause, Install, SaveError, SaveId};
 use crate::waiting::Awaited;
 
 const OPERATOR: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("save", Group::Server, no_arguments!(save))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("save", Group::Server, no_arguments!(save))
         .flags(OPERATOR.with(Flags::NO_MULTI))
         .locks(Scope::Apart)
         .since("1.0.0", "O(N) where N is the total number of keys in all databases")
@@ -27,7 +27,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             OK
             "#,
         ),
-    Spec::new("bgsave", Group::Server, many!(bg_save))
+    Defined::new("bgsave", Group::Server, many!(bg_save))
         .flags(OPERATOR)
         .locks(Scope::Apart)
         .since("1.0.0", "O(1)")
@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             Background saving started
             "#,
         ),
-    Spec::new("backup", Group::Server, at_least!(backup))
+    Defined::new("backup", Group::Server, at_least!(backup))
         .flags(OPERATOR.with(Flags::NO_MULTI))
         .locks(Scope::Apart)
         .since("Tierce 0.1.0", "O(N) where N is the total number of keys in all databases")
@@ -57,7 +57,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             OK
             "#,
         ),
-    Spec::new("lastsave", Group::Server, no_arguments!(last_save))
+    Defined::new("lastsave", Group::Server, no_arguments!(last_save))
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
         .categories(&["admin", "dangerous"])
         .tips(&["nondeterministic_output"])

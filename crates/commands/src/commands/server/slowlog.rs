@@ -4,19 +4,19 @@ use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
 use super::{help, help_spec};
-use crate::command::{Done, Flags, Group, Spec, many, no_arguments};
+use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, many, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);
 /// Entries that `SLOWLOG GET` shows when it is not told how many.
 const SHOWN_DEFAULT: usize = 10;
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "slowlog",
     Group::Server,
     &[
-        Spec::new("get", Group::Server, many!(sub get))
+        Defined::new("get", Group::Server, many!(sub get))
             .tips(&["request_policy:all_nodes", "nondeterministic_output"])
             .flags(FLAGS)
             .since("2.2.12", "O(N) where N is the number of entries returned")
@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 OK
                 "#,
             ),
-        Spec::new("len", Group::Server, no_arguments!(sub len))
+        Defined::new("len", Group::Server, no_arguments!(sub len))
             .tips(&[
                 "request_policy:all_nodes",
                 "response_policy:agg_sum",
@@ -57,7 +57,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 (integer) 0
                 "#,
             ),
-        Spec::new("reset", Group::Server, no_arguments!(sub reset))
+        Defined::new("reset", Group::Server, no_arguments!(sub reset))
             .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
             .flags(FLAGS)
             .since("2.2.12", "O(N) where N is the number of entries")
@@ -68,18 +68,15 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 OK
                 "#,
             ),
-        Spec {
-            since: "6.2.0",
-            ..help_spec(Group::Server).example(
-                r#"
+        help_spec(Group::Server).since("6.2.0", "O(1)").example(
+            r#"
                 > SLOWLOG HELP
                 1) SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                 2) GET [count]
                 3)     Returns the newest entries of the log of slow commands.
                 ...
                 "#,
-            )
-        },
+        ),
     ],
     help,
 )

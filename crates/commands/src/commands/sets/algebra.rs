@@ -6,26 +6,24 @@ use tierce_keyspace::{CollectionType, Event, Value};
 use tierce_wire::number::parse_i64;
 use tierce_wire::resp::Rest;
 
-use crate::command::{
-    Body, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, many,
-};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::distinct::Distinct;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least, many};
 
-const fn reader(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::Set, body)
+const fn reader(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Set, body)
         .flags(Flags::READONLY)
         .locks(Scope::InTurns)
         .keys(const { &[KeySpec::all(1, KeyFlags::READ)] })
         .tips(&["nondeterministic_output_order"])
 }
 
-const fn writer(name: &'static str, body: Body) -> Spec {
+const fn writer(name: &'static str, body: Body) -> Defined {
     const SOURCES: KeySpec = KeySpec { first: 2, ..KeySpec::all(1, KeyFlags::READ) };
-    Spec::new(name, Group::Set, body)
+    Defined::new(name, Group::Set, body)
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .locks(Scope::InTurns)
         .keys(const { &[KeySpec::at(1, KeyFlags::OVERWRITE), SOURCES] })
@@ -35,7 +33,7 @@ const INTERSECTION: &str =
     "O(N*M) worst case where N is the size of the smallest set and M is the number of sets";
 const OTHERS: &str = "O(N) where N is the total number of members in all sets";
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     reader("sinter", many!(|ctx, keys| show(ctx, keys, Operation::Intersection)))
         .weighs(Weight::Smallest)
         .since("1.0.0", INTERSECTION)
@@ -51,7 +49,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "Hedy"
             "#,
         ),
-    Spec::new("sintercard", Group::Set, at_least!(sintercard))
+    Defined::new("sintercard", Group::Set, at_least!(sintercard))
         .weighs(Weight::Smallest)
         .flags(Flags::READONLY)
         .locks(Scope::InTurns)

@@ -4,15 +4,15 @@ use tierce_collections::Set;
 use tierce_keyspace::{CollectionType, Event, Missing, Value};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const FAST: Flags = Flags::WRITE.with(Flags::FAST);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("sadd", Group::Set, at_least!(sadd))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("sadd", Group::Set, at_least!(sadd))
         .flags(FAST.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags(&["RW", "insert"]))])
         .element_at(2)
@@ -33,7 +33,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             3) "blue"
             "#,
         ),
-    Spec::new("srem", Group::Set, at_least!(srem))
+    Defined::new("srem", Group::Set, at_least!(srem))
         .flags(FAST)
         .keys(&[KeySpec::at(1, KeyFlags(&["RW", "delete"]))])
         .element_at(2)
@@ -53,7 +53,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "blue"
             "#,
         ),
-    Spec::new("smove", Group::Set, exactly!(smove))
+    Defined::new("smove", Group::Set, exactly!(smove))
         .flags(FAST)
         .keys(&[
             KeySpec::at(1, KeyFlags(&["RW", "access", "delete"])),

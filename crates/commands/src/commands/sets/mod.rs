@@ -5,7 +5,7 @@ mod change;
 mod random;
 mod read;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) const COMMANDS: &[&[Spec]] =
+pub(super) const COMMANDS: &[&[Defined]] =
     &[change::COMMANDS, read::COMMANDS, random::COMMANDS, algebra::COMMANDS];

@@ -6,16 +6,16 @@ use tierce_keyspace::{CollectionType, Editor, Error, Event, Missing, Value};
 use tierce_wire::number::parse_i64;
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{repetitions, symmetric_integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 
 const TIPS: &[&str] = &["nondeterministic_output"];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("spop", Group::Set, at_least!(spop))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("spop", Group::Set, at_least!(spop))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE)])
         .tips(TIPS)
@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("srandmember", Group::Set, at_least!(srandmember))
+    Defined::new("srandmember", Group::Set, at_least!(srandmember))
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .tips(TIPS)

@@ -3,18 +3,16 @@
 use tierce_collections::Set;
 use tierce_wire::resp::Rest;
 
-use crate::command::{
-    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
-};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::sweep;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const FAST: Flags = Flags::READONLY.with(Flags::FAST);
 const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 const LOOK: &[KeySpec] = &[KeySpec::at(1, KeyFlags::LOOK)];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("sismember", Group::Set, exactly!(sismember))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("sismember", Group::Set, exactly!(sismember))
         .flags(FAST)
         .keys(LOOK)
         .element_at(2)
@@ -30,7 +28,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("smismember", Group::Set, at_least!(smismember))
+    Defined::new("smismember", Group::Set, at_least!(smismember))
         .flags(FAST)
         .keys(READ)
         .since("6.2.0", "O(N) where N is the number of members being checked")
@@ -45,7 +43,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             3) (integer) 1
             "#,
         ),
-    Spec::new("smembers", Group::Set, exactly!(smembers))
+    Defined::new("smembers", Group::Set, exactly!(smembers))
         .weighs(Weight::All)
         .locks(Scope::InTurns)
         .flags(Flags::READONLY)
@@ -64,7 +62,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (empty array)
             "#,
         ),
-    Spec::new("scard", Group::Set, exactly!(scard))
+    Defined::new("scard", Group::Set, exactly!(scard))
         .flags(FAST)
         .keys(LOOK)
         .since("1.0.0", "O(1)")
@@ -77,7 +75,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("sscan", Group::Set, at_least!(sscan))
+    Defined::new("sscan", Group::Set, at_least!(sscan))
         .flags(Flags::READONLY)
         .keys(READ)
         .tips(&["nondeterministic_output"])

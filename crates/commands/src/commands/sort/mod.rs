@@ -13,12 +13,12 @@ use tierce_collections::{Collection, List};
 use tierce_keyspace::{BorrowGuard, Event, Key, Limits, Value};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::check_len;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::{Context, Guard, Then};
+use crate::execute::{Context, Defined, Done, Guard, Then, at_least};
 use crate::reply::Reply;
 use options::SortOptions;
 use order::sort;
@@ -35,10 +35,10 @@ const CATEGORIES: &[&str] = &["set", "sortedset", "list", "dangerous"];
 const COMPLEXITY: &str = "O(N+M*log(M)) where N is the number of elements and M is the number of \
     elements returned; O(N) where they are not sorted";
 
-pub(super) const COMMANDS: &[&[Spec]] = &[SORTS];
+pub(super) const COMMANDS: &[&[Defined]] = &[SORTS];
 
-static SORTS: &[Spec] = &[
-    Spec::new(
+static SORTS: &[Defined] = &[
+    Defined::new(
         "sort",
         Group::Generic,
         at_least!(|ctx, [key], options| run(ctx, key, options, Access::Any)),
@@ -82,7 +82,7 @@ static SORTS: &[Spec] = &[
             2) "Grace"
             "#,
     ),
-    Spec::new(
+    Defined::new(
         "sort_ro",
         Group::Generic,
         at_least!(|ctx, [key], options| run(ctx, key, options, Access::ReadOnly)),

@@ -5,15 +5,15 @@ use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::number::parse_f64;
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const ADD: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("zadd", Group::SortedSet, at_least!(zadd))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("zadd", Group::SortedSet, at_least!(zadd))
         .flags(ADD)
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .since(
@@ -44,7 +44,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                2) (double) 25
             "#,
         ),
-    Spec::new("zincrby", Group::SortedSet, exactly!(zincrby))
+    Defined::new("zincrby", Group::SortedSet, exactly!(zincrby))
         .flags(ADD)
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
         .since("1.2.0", "O(log(N)) where N is the number of elements in the sorted set")

@@ -8,16 +8,16 @@ use tierce_wire::resp::Rest;
 use super::pop::End;
 use super::scored::Scores;
 use crate::blocking::{self, Patience};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, many};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, many};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::BLOCKING);
 const KEYS: &[KeySpec] = &[KeySpec::all(1, KeyFlags::READ_REMOVE).but_last()];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new(
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new(
         "bzpopmin",
         Group::SortedSet,
         many!(|ctx, arguments| pop_one(ctx, arguments, End::Lowest)),
@@ -41,7 +41,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
     ),
-    Spec::new(
+    Defined::new(
         "bzpopmax",
         Group::SortedSet,
         many!(|ctx, arguments| pop_one(ctx, arguments, End::Highest)),
@@ -65,7 +65,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
     ),
-    Spec::new("bzmpop", Group::SortedSet, at_least!(bzmpop))
+    Defined::new("bzmpop", Group::SortedSet, at_least!(bzmpop))
         .flags(FLAGS)
         .keys(&[KeySpec::counted(2, KeyFlags::READ_REMOVE)])
         .since(

@@ -8,25 +8,23 @@ use tierce_wire::number::{parse_f64, parse_i64};
 use tierce_wire::resp::Rest;
 
 use super::scored::Scores;
-use crate::command::{
-    Body, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, many,
-};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::distinct::Distinct;
 use crate::commands::options::integer;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least, many};
 
-const fn reader(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::SortedSet, body)
+const fn reader(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::SortedSet, body)
         .flags(Flags::READONLY)
         .locks(Scope::InTurns)
         .keys(const { &[KeySpec::counted(1, KeyFlags::READ)] })
 }
 
-const fn writer(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::SortedSet, body)
+const fn writer(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::SortedSet, body)
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .locks(Scope::InTurns)
         .keys(const { &[KeySpec::at(1, KeyFlags::OVERWRITE), KeySpec::counted(2, KeyFlags::READ)] })
@@ -40,7 +38,7 @@ const INTER: &str = "O(N*K)+O(M*log(M)) worst case with N being the smallest inp
 const DIFF: &str = "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the \
                     sets, N is the size of the first set, and K is the size of the result set";
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     reader("zunion", many!(|ctx, arguments| reply(ctx, arguments, Operation::Union)))
         .weighs(Weight::All)
         .since("6.2.0", UNION)

@@ -15,9 +15,9 @@ mod scan;
 /// Replies with members and scores, for the places on earth as well.
 pub(super) mod scored;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) static COMMANDS: &[&[Spec]] = &[
+pub(super) static COMMANDS: &[&[Defined]] = &[
     add::COMMANDS,
     read::COMMANDS,
     range::COMMANDS,

@@ -5,18 +5,18 @@ use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
 use super::scored::Scores;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, many};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::commands::options::{NOT_POSITIVE, count_from};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, many};
 use crate::reply::Reply;
 
 const COMPLEXITY: &str = "O(log(N)*M) with N being the number of elements in the sorted set, and M \
                           being the number of elements popped";
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("zpopmin", Group::SortedSet, at_least!(zpopmin))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("zpopmin", Group::SortedSet, at_least!(zpopmin))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE)])
         .since("5.0.0", COMPLEXITY)
@@ -45,7 +45,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (empty array)
             "#,
         ),
-    Spec::new("zpopmax", Group::SortedSet, at_least!(zpopmax))
+    Defined::new("zpopmax", Group::SortedSet, at_least!(zpopmax))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE)])
         .since("5.0.0", COMPLEXITY)
@@ -72,7 +72,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                2) (double) 10
             "#,
         ),
-    Spec::new("zmpop", Group::SortedSet, many!(zmpop))
+    Defined::new("zmpop", Group::SortedSet, many!(zmpop))
         .flags(Flags::WRITE)
         .keys(&[KeySpec::counted(1, KeyFlags::READ_REMOVE)])
         .since(

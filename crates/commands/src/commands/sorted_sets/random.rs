@@ -7,15 +7,15 @@ use tierce_collections::random::{Random, Selection};
 use tierce_wire::resp::Rest;
 
 use super::scored::Scores;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{repetitions, symmetric_integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
-pub(super) static COMMANDS: &[Spec] =
-    &[Spec::new("zrandmember", Group::SortedSet, at_least!(zrandmember))
+pub(super) static COMMANDS: &[Defined] =
+    &[Defined::new("zrandmember", Group::SortedSet, at_least!(zrandmember))
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .tips(&["nondeterministic_output"])

@@ -10,24 +10,24 @@ use tierce_wire::resp::Rest;
 
 use super::bounds;
 use super::scored::Scores;
-use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{index_range, integer};
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
 const COMPLEXITY: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the \
                           number of elements returned";
 
-const fn reader(name: &'static str, body: Body) -> Spec {
-    Spec::new(name, Group::SortedSet, body)
+const fn reader(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::SortedSet, body)
         .flags(Flags::READONLY)
         .keys(const { &[KeySpec::at(1, KeyFlags::READ)] })
 }
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     reader("zrange", at_least!(|ctx, args, rest| reply_with(ctx, args, rest, Form::ANY)))
         .since("1.2.0", COMPLEXITY)
         .doc(
@@ -161,7 +161,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "Grace"
             "#,
     ),
-    Spec::new("zrangestore", Group::SortedSet, at_least!(zrangestore))
+    Defined::new("zrangestore", Group::SortedSet, at_least!(zrangestore))
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE), KeySpec::at(2, KeyFlags::READ)])
         .since(

@@ -4,16 +4,16 @@ use tierce_collections::SortedSet;
 use tierce_wire::resp::Rest;
 
 use super::bounds;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const READ: Flags = Flags::READONLY.with(Flags::FAST);
 const ACCESS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("zcard", Group::SortedSet, exactly!(zcard))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("zcard", Group::SortedSet, exactly!(zcard))
         .flags(READ)
         .keys(&[KeySpec::at(1, KeyFlags::LOOK)])
         .since("1.2.0", "O(1)")
@@ -26,7 +26,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("zscore", Group::SortedSet, exactly!(zscore))
+    Defined::new("zscore", Group::SortedSet, exactly!(zscore))
         .flags(READ)
         .keys(ACCESS)
         .since("1.2.0", "O(1)")
@@ -41,7 +41,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("zmscore", Group::SortedSet, at_least!(zmscore))
+    Defined::new("zmscore", Group::SortedSet, at_least!(zmscore))
         .flags(READ)
         .keys(ACCESS)
         .since("6.2.0", "O(N) where N is the number of members being requested")
@@ -56,7 +56,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             3) "20"
             "#,
         ),
-    Spec::new("zrank", Group::SortedSet, at_least!(zrank))
+    Defined::new("zrank", Group::SortedSet, at_least!(zrank))
         .flags(READ)
         .keys(ACCESS)
         .since("2.0.0", "O(log(N))")
@@ -74,7 +74,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("zrevrank", Group::SortedSet, at_least!(zrevrank))
+    Defined::new("zrevrank", Group::SortedSet, at_least!(zrevrank))
         .flags(READ)
         .keys(ACCESS)
         .since("2.0.0", "O(log(N))")
@@ -92,7 +92,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("zcount", Group::SortedSet, exactly!(zcount))
+    Defined::new("zcount", Group::SortedSet, exactly!(zcount))
         .flags(READ)
         .keys(ACCESS)
         .since("2.0.0", "O(log(N)) with N being the number of elements in the sorted set")
@@ -110,7 +110,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 2
             "#,
         ),
-    Spec::new("zlexcount", Group::SortedSet, exactly!(zlexcount))
+    Defined::new("zlexcount", Group::SortedSet, exactly!(zlexcount))
         .flags(READ)
         .keys(ACCESS)
         .since("2.8.9", "O(log(N)) with N being the number of elements in the sorted set")

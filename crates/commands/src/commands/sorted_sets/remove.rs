@@ -7,17 +7,17 @@ use tierce_keyspace::{Event, Missing};
 use tierce_wire::resp::Rest;
 
 use super::bounds;
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::SHRINK)];
 const COMPLEXITY: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the \
                           number of elements removed by the operation";
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("zrem", Group::SortedSet, at_least!(zrem))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("zrem", Group::SortedSet, at_least!(zrem))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(KEY)
         .since(
@@ -36,7 +36,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) "Grace"
             "#,
         ),
-    Spec::new("zremrangebyrank", Group::SortedSet, exactly!(zremrangebyrank))
+    Defined::new("zremrangebyrank", Group::SortedSet, exactly!(zremrangebyrank))
         .flags(Flags::WRITE)
         .keys(KEY)
         .since("2.0.0", COMPLEXITY)
@@ -51,7 +51,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) "Hedy"
             "#,
         ),
-    Spec::new("zremrangebyscore", Group::SortedSet, exactly!(zremrangebyscore))
+    Defined::new("zremrangebyscore", Group::SortedSet, exactly!(zremrangebyscore))
         .flags(Flags::WRITE)
         .keys(KEY)
         .since("1.2.0", COMPLEXITY)
@@ -67,7 +67,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) "Hedy"
             "#,
         ),
-    Spec::new("zremrangebylex", Group::SortedSet, exactly!(zremrangebylex))
+    Defined::new("zremrangebylex", Group::SortedSet, exactly!(zremrangebylex))
         .flags(Flags::WRITE)
         .keys(KEY)
         .since("2.8.9", COMPLEXITY)

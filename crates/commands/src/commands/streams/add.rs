@@ -7,14 +7,14 @@ use tierce_wire::resp::Rest;
 
 use super::id::{self, NewId};
 use super::{DELETE, reply, unsigned_ms};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Scale, WEIGHT_MAX};
+use crate::execute::{Context, Defined, Done, Scale, WEIGHT_MAX, at_least};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("xadd", Group::Stream, at_least!(xadd))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("xadd", Group::Stream, at_least!(xadd))
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)
             .note("UPDATE instead of INSERT because of the optional trimming feature")])
@@ -50,7 +50,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) ERR The ID specified in XADD is equal or smaller than the target stream top item
             "#,
         ),
-    Spec::new("xtrim", Group::Stream, at_least!(xtrim))
+    Defined::new("xtrim", Group::Stream, at_least!(xtrim))
         .flags(Flags::WRITE)
         .keys(&[KeySpec::at(1, DELETE)])
         .tips(&["nondeterministic_output"])

@@ -8,15 +8,15 @@ use tierce_keyspace::{Db, Delivery, Editor, Event, Key, Missing};
 use tierce_wire::resp::Rest;
 
 use super::{id, no_group, reply, since_ms, unsigned_ms};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("xclaim", Group::Stream, at_least!(xclaim))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("xclaim", Group::Stream, at_least!(xclaim))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .tips(&["nondeterministic_output"])
@@ -49,7 +49,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (empty array)
             "#,
         ),
-    Spec::new("xautoclaim", Group::Stream, at_least!(xautoclaim))
+    Defined::new("xautoclaim", Group::Stream, at_least!(xautoclaim))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE)])
         .tips(&["nondeterministic_output"])

@@ -6,19 +6,19 @@ use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
 use super::{DELETE, INSERT, id, no_group_of_key, unsigned_ms};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::container(
         "xgroup",
         Group::Stream,
         &[
-            Spec::new("create", Group::Stream, at_least!(sub create))
+            Defined::new("create", Group::Stream, at_least!(sub create))
                 .flags(Flags::WRITE.with(Flags::DENYOOM))
                 .keys(&[KeySpec::at(2, INSERT)])
                 .since("5.0.0", "O(1)")
@@ -34,7 +34,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                     (error) BUSYGROUP Consumer Group name already exists
                     "#,
                 ),
-            Spec::new("createconsumer", Group::Stream, exactly!(sub create_consumer))
+            Defined::new("createconsumer", Group::Stream, exactly!(sub create_consumer))
                 .flags(Flags::WRITE.with(Flags::DENYOOM))
                 .keys(&[KeySpec::at(2, INSERT)])
                 .since("6.2.0", "O(1)")
@@ -49,7 +49,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                     (integer) 0
                     "#,
                 ),
-            Spec::new("delconsumer", Group::Stream, exactly!(sub delete_consumer))
+            Defined::new("delconsumer", Group::Stream, exactly!(sub delete_consumer))
                 .flags(Flags::WRITE)
                 .keys(&[KeySpec::at(2, DELETE)])
                 .since("5.0.0", "O(1)")
@@ -72,7 +72,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                     (integer) 1
                     "#,
                 ),
-            Spec::new("destroy", Group::Stream, exactly!(sub destroy))
+            Defined::new("destroy", Group::Stream, exactly!(sub destroy))
                 .flags(Flags::WRITE)
                 .keys(&[KeySpec::at(2, DELETE)])
                 .since(
@@ -100,7 +100,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                     ...
                     "#,
             ),
-            Spec::new("setid", Group::Stream, at_least!(sub set_id))
+            Defined::new("setid", Group::Stream, at_least!(sub set_id))
                 .flags(Flags::WRITE)
                 .keys(&[KeySpec::at(2, KeyFlags::UPDATE)])
                 .since("5.0.0", "O(1)")
@@ -128,7 +128,7 @@ pub(super) static COMMANDS: &[Spec] = &[
     )
     .since("5.0.0", "Depends on subcommand.")
     .doc("", "A container for commands on consumer groups."),
-    Spec::new("xack", Group::Stream, at_least!(xack))
+    Defined::new("xack", Group::Stream, at_least!(xack))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .since("5.0.0", "O(1) for each message ID processed.")

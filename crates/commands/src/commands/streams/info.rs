@@ -6,21 +6,21 @@ use tierce_keyspace::BorrowGuard;
 use tierce_wire::resp::Rest;
 
 use super::{no_group_of_key, reply, since_ms};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Context, Scale};
+use crate::execute::{Context, Defined, Done, Scale, at_least, exactly};
 use crate::reply::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::READ)];
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "xinfo",
     Group::Stream,
     &[
-        Spec::new("consumers", Group::Stream, exactly!(sub consumers))
+        Defined::new("consumers", Group::Stream, exactly!(sub consumers))
             .flags(Flags::READONLY)
             .keys(KEY)
             .tips(&["nondeterministic_output"])
@@ -47,7 +47,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                    ...
                 "#,
             ),
-        Spec::new("groups", Group::Stream, exactly!(sub groups))
+        Defined::new("groups", Group::Stream, exactly!(sub groups))
             .flags(Flags::READONLY)
             .keys(KEY)
             .since("5.0.0", "O(1)")
@@ -87,7 +87,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 ...
                 "#,
         ),
-        Spec::new("stream", Group::Stream, at_least!(sub stream))
+        Defined::new("stream", Group::Stream, at_least!(sub stream))
             .flags(Flags::READONLY)
             .keys(KEY)
             .since("5.0.0", "O(1)")

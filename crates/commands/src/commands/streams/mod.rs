@@ -10,10 +10,11 @@ mod range;
 mod read;
 mod reply;
 
-use crate::command::{KeyFlags, Spec};
+use crate::command::KeyFlags;
 use crate::error::CommandError;
+use crate::execute::Defined;
 
-pub(super) static COMMANDS: &[&[Spec]] = &[
+pub(super) static COMMANDS: &[&[Defined]] = &[
     add::COMMANDS,
     range::COMMANDS,
     read::COMMANDS,

@@ -5,32 +5,33 @@ use tierce_collections::stream::{Group as ConsumerGroup, Pending, StreamId};
 use tierce_wire::resp::Rest;
 
 use super::{id, no_group, reply, since_ms};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("xpending", Group::Stream, at_least!(xpending))
-    .flags(Flags::READONLY)
-    .keys(&[KeySpec::at(1, KeyFlags::READ)])
-    .tips(&["nondeterministic_output"])
-    .since(
-        "5.0.0",
-        "O(N) with N being the number of elements returned, so asking for a small \
+pub(super) static COMMANDS: &[Defined] =
+    &[Defined::new("xpending", Group::Stream, at_least!(xpending))
+        .flags(Flags::READONLY)
+        .keys(&[KeySpec::at(1, KeyFlags::READ)])
+        .tips(&["nondeterministic_output"])
+        .since(
+            "5.0.0",
+            "O(N) with N being the number of elements returned, so asking for a small \
                  fixed number of entries per call is O(1). O(M), where M is the total \
                  number of entries scanned when used with the IDLE filter. When the command \
                  returns just the summary and the list of consumers is small, it runs in \
                  O(1) time; otherwise, an additional O(N) time for iterating every \
                  consumer.",
-    )
-    .doc(
-        "key group [[IDLE min-idle-time] start end count [consumer]]",
-        "Returns what is pending in a consumer group: a summary, or entries.",
-    )
-    .example(
-        r#"
+        )
+        .doc(
+            "key group [[IDLE min-idle-time] start end count [consumer]]",
+            "Returns what is pending in a consumer group: a summary, or entries.",
+        )
+        .example(
+            r#"
         > XADD events 1-1 type login
         "1-1"
         > XGROUP CREATE events mailers 0
@@ -52,7 +53,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::new("xpending", Group::Stream, at_
            3) (integer) ...
            4) (integer) 1
         "#,
-    )];
+        )];
 
 /// Which pending entries are asked for.
 struct Wanted<'a> {

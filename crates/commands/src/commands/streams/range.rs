@@ -6,18 +6,18 @@ use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
 use super::{DELETE, id, reply};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const RANGE_COMPLEXITY: &str = "O(N) with N being the number of elements being returned. If N is \
                                 constant (e.g. always asking for the first 10 elements with COUNT), \
                                 you can consider it O(1).";
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("xlen", Group::Stream, exactly!(xlen))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("xlen", Group::Stream, exactly!(xlen))
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::LOOK)])
         .since("5.0.0", "O(1)")
@@ -32,7 +32,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("xrange", Group::Stream, at_least!(xrange))
+    Defined::new("xrange", Group::Stream, at_least!(xrange))
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .since("5.0.0", RANGE_COMPLEXITY)
@@ -56,7 +56,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                   2) "logout"
             "#,
         ),
-    Spec::new("xrevrange", Group::Stream, at_least!(xrevrange))
+    Defined::new("xrevrange", Group::Stream, at_least!(xrevrange))
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .since("5.0.0", RANGE_COMPLEXITY)
@@ -76,7 +76,7 @@ pub(super) static COMMANDS: &[Spec] = &[
                   2) "logout"
             "#,
         ),
-    Spec::new("xdel", Group::Stream, at_least!(xdel))
+    Defined::new("xdel", Group::Stream, at_least!(xdel))
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, DELETE)])
         .since(
@@ -96,7 +96,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 1
             "#,
         ),
-    Spec::new("xsetid", Group::Stream, at_least!(xsetid))
+    Defined::new("xsetid", Group::Stream, at_least!(xsetid))
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .since("5.0.0", "O(1)")

@@ -9,19 +9,19 @@ use tierce_wire::resp::{Proto, Rest};
 
 use super::{id, no_group, reply, unsigned_ms};
 use crate::blocking::{self, Patience, Wait};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, many};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Call, Context, Guard, Scale};
+use crate::execute::{Call, Context, Defined, Done, Guard, Scale, many};
 use crate::kernel::Kernel;
 use crate::reply::Reply;
 
 /// Those with arguments.
 const OPTIONS: &[(&str, usize)] = &[("COUNT", 1), ("BLOCK", 1), ("GROUP", 2)];
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("xread", Group::Stream, many!(xread))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("xread", Group::Stream, many!(xread))
         .flags(Flags::READONLY.with(Flags::BLOCKING))
         .keys(&[KeySpec::first_half_behind("STREAMS", OPTIONS, 1, KeyFlags::READ)])
         .since(
@@ -49,7 +49,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("xreadgroup", Group::Stream, many!(xreadgroup))
+    Defined::new("xreadgroup", Group::Stream, many!(xreadgroup))
         .flags(Flags::WRITE.with(Flags::BLOCKING))
         .keys(&[KeySpec::first_half_behind("STREAMS", OPTIONS, 4, KeyFlags::READ)])
         .since(

@@ -3,19 +3,19 @@
 use tierce_keyspace::{Event, Expiry};
 use tierce_wire::number::LongDouble;
 
-use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, exactly};
 
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ_UPDATE)];
 
-const fn counter(name: &'static str, body: Body) -> Spec {
+const fn counter(name: &'static str, body: Body) -> Defined {
     let flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
-    Spec::new(name, Group::String, body).flags(flags).keys(KEY)
+    Defined::new(name, Group::String, body).flags(flags).keys(KEY)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[
+pub(super) static COMMANDS: &[Defined] = &[
     counter("incr", exactly!(|ctx, [key]| add(ctx, key, 1)))
         .since("1.0.0", "O(1)")
         .doc(

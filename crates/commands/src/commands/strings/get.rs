@@ -4,17 +4,17 @@
 use tierce_keyspace::Event;
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{TimeForm, integer};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const READ: Flags = Flags::READONLY.with(Flags::FAST);
 const TAKE: Flags = Flags::WRITE.with(Flags::FAST);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("get", Group::String, exactly!(get))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("get", Group::String, exactly!(get))
         .flags(READ)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .since("1.0.0", "O(1)")
@@ -33,7 +33,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) WRONGTYPE Operation against a key holding the wrong kind of value
             "#,
         ),
-    Spec::new("strlen", Group::String, exactly!(strlen))
+    Defined::new("strlen", Group::String, exactly!(strlen))
         .flags(READ)
         .keys(&[KeySpec::at(1, KeyFlags::LOOK)])
         .since("2.2.0", "O(1)")
@@ -48,7 +48,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 0
             "#,
         ),
-    Spec::new("getrange", Group::String, exactly!(get_range))
+    Defined::new("getrange", Group::String, exactly!(get_range))
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .since("2.4.0", "O(N) where N is the length of the returned string")
@@ -63,7 +63,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "world"
             "#,
         ),
-    Spec::new("substr", Group::String, exactly!(get_range))
+    Defined::new("substr", Group::String, exactly!(get_range))
         .deprecated("2.0.0", "`GETRANGE`")
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
@@ -80,7 +80,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "world"
             "#,
         ),
-    Spec::new("getdel", Group::String, exactly!(get_del))
+    Defined::new("getdel", Group::String, exactly!(get_del))
         .flags(TAKE)
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE)])
         .since("6.2.0", "O(1)")
@@ -95,7 +95,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("getex", Group::String, at_least!(get_ex))
+    Defined::new("getex", Group::String, at_least!(get_ex))
         .flags(TAKE)
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)
             .note("RW and update because the time to live may change")])

@@ -3,14 +3,14 @@
 use tierce_keyspace::{IntText, Value};
 use tierce_wire::resp::{AuthState, Rest};
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("lcs", Group::String, at_least!(lcs))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("lcs", Group::String, at_least!(lcs))
     .flags(Flags::READONLY)
     .keys(&[KeySpec { last: 2, ..KeySpec::at(1, KeyFlags::READ) }])
     .weighs(Weight::Pairs)

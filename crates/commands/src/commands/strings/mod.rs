@@ -7,9 +7,9 @@ mod modify;
 mod multi;
 mod set;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[
+pub(super) const COMMANDS: &[&[Defined]] = &[
     get::COMMANDS,
     set::COMMANDS,
     modify::COMMANDS,

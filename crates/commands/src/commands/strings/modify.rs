@@ -3,13 +3,13 @@
 use tierce_keyspace::{Event, Expiry};
 use tierce_replication::note;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("append", Group::String, exactly!(append))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("append", Group::String, exactly!(append))
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags(&["RW", "insert"]))])
         .since("2.0.0", "O(1) amortized, for the space of a growing string doubles")
@@ -27,7 +27,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "first line;second line;"
             "#,
         ),
-    Spec::new("setrange", Group::String, exactly!(set_range))
+    Defined::new("setrange", Group::String, exactly!(set_range))
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .since("2.2.0", "O(M) with M being the length of the value argument")

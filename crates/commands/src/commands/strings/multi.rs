@@ -3,13 +3,13 @@
 use tierce_keyspace::{DbIndex, Event, Expiry, Key};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, many};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::{Context, Guard};
+use crate::execute::{Context, Defined, Done, Guard, many};
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("mget", Group::String, many!(mget))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("mget", Group::String, many!(mget))
         .tips(&["request_policy:multi_shard"])
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::all(1, KeyFlags::READ)])
@@ -25,7 +25,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             3) (nil)
             "#,
         ),
-    Spec::new("mset", Group::String, many!(mset))
+    Defined::new("mset", Group::String, many!(mset))
         .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::all(2, KeyFlags::OVERWRITE)])
@@ -42,7 +42,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Grace"
             "#,
         ),
-    Spec::new("msetnx", Group::String, many!(msetnx))
+    Defined::new("msetnx", Group::String, many!(msetnx))
         .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::all(2, KeyFlags::INSERT)])

@@ -3,16 +3,16 @@
 use tierce_keyspace::{Event, Expiry};
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::TimeForm;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, at_least, exactly};
 
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("set", Group::String, at_least!(set))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("set", Group::String, at_least!(set))
         .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::VARIABLE).note("RW and access because of the option GET")])
         .since("1.0.0", "O(1)")
@@ -36,7 +36,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (nil)
             "#,
         ),
-    Spec::new("setnx", Group::String, exactly!(set_nx))
+    Defined::new("setnx", Group::String, exactly!(set_nx))
         .deprecated("2.6.12", "`SET` with the `NX` argument")
         .flags(STORE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::INSERT)])
@@ -52,7 +52,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "worker-1"
             "#,
         ),
-    Spec::new("setex", Group::String, exactly!(set_ex))
+    Defined::new("setex", Group::String, exactly!(set_ex))
         .deprecated("2.6.12", "`SET` with the `EX` argument")
         .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
@@ -70,7 +70,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) ERR invalid expire time in 'setex' command
             "#,
         ),
-    Spec::new("psetex", Group::String, exactly!(pset_ex))
+    Defined::new("psetex", Group::String, exactly!(pset_ex))
         .deprecated("2.6.12", "`SET` with the `PX` argument")
         .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
@@ -87,7 +87,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 3...
             "#,
         ),
-    Spec::new("getset", Group::String, exactly!(get_set))
+    Defined::new("getset", Group::String, exactly!(get_set))
         .deprecated("6.2.0", "`SET` with the `!GET` argument")
         .flags(STORE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])

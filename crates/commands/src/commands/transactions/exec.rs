@@ -1,14 +1,14 @@
 //! MULTI, EXEC and DISCARD: from the first request that is queued to the last one that runs.
 
-use crate::command::{Done, Flags, Group, Spec, no_arguments};
+use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, no_arguments};
 
 const ANYWHERE: Flags =
     Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NOT_QUEUED);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("multi", Group::Transactions, no_arguments!(multi))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("multi", Group::Transactions, no_arguments!(multi))
         .flags(ANYWHERE.with(Flags::FAST).with(Flags::ALLOW_BUSY))
         .since("1.2.0", "O(1)")
         .doc("", "Begins a transaction: commands are queued until EXEC runs them.")
@@ -25,7 +25,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             2) (integer) 2
             "#,
         ),
-    Spec::new("exec", Group::Transactions, no_arguments!(exec))
+    Defined::new("exec", Group::Transactions, no_arguments!(exec))
         .flags(ANYWHERE.with(Flags::SKIP_SLOWLOG))
         .since("1.2.0", "Depends on commands in the transaction")
         .doc(
@@ -52,7 +52,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (error) EXECABORT Transaction discarded because of previous errors.
             "#,
         ),
-    Spec::new("discard", Group::Transactions, no_arguments!(discard))
+    Defined::new("discard", Group::Transactions, no_arguments!(discard))
         .flags(ANYWHERE.with(Flags::FAST).with(Flags::ALLOW_BUSY))
         .since("2.0.0", "O(N), when N is the number of queued commands")
         .doc("", "Ends a transaction without running what is queued.")

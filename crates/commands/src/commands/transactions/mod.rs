@@ -3,6 +3,6 @@
 mod exec;
 mod watch;
 
-use crate::command::Spec;
+use crate::execute::Defined;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[exec::COMMANDS, watch::COMMANDS];
+pub(super) const COMMANDS: &[&[Defined]] = &[exec::COMMANDS, watch::COMMANDS];

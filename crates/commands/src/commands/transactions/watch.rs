@@ -2,9 +2,9 @@
 
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, many, no_arguments};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, many, no_arguments};
 
 const FLAGS: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)
@@ -12,8 +12,8 @@ const FLAGS: Flags = Flags::NOSCRIPT
     .with(Flags::FAST)
     .with(Flags::ALLOW_BUSY);
 
-pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("watch", Group::Transactions, many!(watch))
+pub(super) static COMMANDS: &[Defined] = &[
+    Defined::new("watch", Group::Transactions, many!(watch))
         .flags(FLAGS.with(Flags::NOT_QUEUED).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::all(1, KeyFlags::LOOK)])
         .since("2.2.0", "O(1) for every key")
@@ -36,7 +36,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "20"
             "#,
         ),
-    Spec::new("unwatch", Group::Transactions, no_arguments!(unwatch))
+    Defined::new("unwatch", Group::Transactions, no_arguments!(unwatch))
         .flags(FLAGS)
         .locks(Scope::Apart)
         .since("2.2.0", "O(1)")

@@ -232,7 +232,7 @@ impl<'k> ProgramHost<'_, 'k> {
         });
         let is_covered = hashed.is_none_or(|(_, hash)| self.locks.covers(hash));
         let (kernel, counters) = (self.kernel, self.counters);
-        let turn = Turn { kernel, counters, now_ms: self.now_ms }.inside(command);
+        let turn = Turn::new(kernel, counters, self.now_ms).inside(command);
         let mode = Mode::of_calls(self.runs_on.is_worker());
         let request = Request::new(self.caller, command, args, mode);
         let request = Request { hashed: hashed.as_slice(), ..request };

@@ -31,8 +31,8 @@ use tierce_wire::resp::Encoder;
 
 use self::host::{ProgramHost, Progress, RunsOn, Terms};
 use self::outbox::{Keys, Outbox};
-use super::{Context, Mode};
-use crate::command::{Done, Flags};
+use super::{Context, Done, Mode};
+use crate::command::Flags;
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
 use crate::scripting::{

@@ -3,11 +3,11 @@
 use tierce_wire::resp::{Proto, Value};
 
 use super::bench::{Bench, Way};
-use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Defined, Done, exactly};
 
-static OWN: Spec = Spec::new("own.set", Group::String, exactly!(set))
+static OWN: Defined = Defined::new("own.set", Group::String, exactly!(set))
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
@@ -40,7 +40,7 @@ fn an_added_command_is_run_listed_and_counted() {
     let mut bench = Bench::new(Proto::Resp2);
     let docs = ask(&mut bench, "COMMAND DOCS own.set");
     let before = names(&mut bench);
-    bench.kernel.commands.add(&OWN).expect("the name is free");
+    OWN.add_to(&bench.kernel.commands).expect("the name is free");
     assert!(!ask(&mut bench, "OWN.SET k v").is_error());
     assert_eq!(ask(&mut bench, "GET k").as_bytes(), Some(&b"v"[..]));
     assert!(ask(&mut bench, "own.set k bad").is_error());

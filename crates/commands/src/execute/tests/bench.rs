@@ -13,13 +13,13 @@ use tierce_wire::resp::{OwnedArgs, Proto, ReplyDecoder, Value};
 use super::calls::Call;
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
-use crate::command::{Command, Flags, Scope};
+use crate::command::{Command, Flags, Scope, Table};
 use crate::commands;
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::Interrupt;
-use crate::execute::{self, Context, Guard, Mode, Request, Turn};
+use crate::execute::{self, Bodies, Context, Guard, Mode, Request, Turn};
 use crate::kernel::Kernel;
 use crate::reply::Reply;
 
@@ -176,7 +176,7 @@ impl Bench {
         let mut locks = kernel.keyspace.locks();
         for call in calls {
             let args = owned(call);
-            enter(kernel, caller, &mut locks, Mode::Never, known(kernel, &args), &args);
+            enter(turn(kernel), caller, &mut locks, Mode::Never, known(kernel, &args), &args);
         }
         let others = || kernel.keyspace.locks().pass_all_shards();
         std::thread::scope(|scope| scope.spawn(others).join()).expect("it locks and unlocks");
@@ -224,12 +224,17 @@ impl Bench {
         interrupt
     }
 
-    /// Runs one call of a command that need not be in the table. An error is what it panicked with.
-    pub(super) fn try_one(&mut self, command: &Command, call: &Call) -> Result<Value, String> {
+    /// Runs one call of a command that may be of another table. An error is what it panicked with.
+    pub(super) fn try_one(
+        &mut self,
+        table: &Table,
+        command: &Command,
+        call: &Call,
+    ) -> Result<Value, String> {
         let args = owned(call);
         let Self { kernel, caller, .. } = self;
-        let run =
-            || enter(kernel, caller, &mut kernel.keyspace.locks(), Mode::Never, command, &args);
+        let turn = Turn { bodies: Bodies::of(table), ..turn(kernel) };
+        let run = || enter(turn, caller, &mut kernel.keyspace.locks(), Mode::Never, command, &args);
         catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
@@ -340,7 +345,7 @@ fn enter_all<'k>(
     calls: &[(&'k Command, &OwnedArgs)],
 ) -> Vec<Value> {
     let enter = |(command, args): &(&'k Command, &OwnedArgs)| {
-        enter(kernel, caller, locks, mode, command, args)
+        enter(turn(kernel), caller, locks, mode, command, args)
     };
     calls.iter().map(enter).collect()
 }
@@ -357,12 +362,12 @@ fn enter_calls<'k>(
 }
 
 fn turn(kernel: &Kernel) -> Turn<'_> {
-    Turn { kernel, counters: kernel.counters(0), now_ms: NOW_MS }
+    Turn::new(kernel, kernel.counters(0), NOW_MS)
 }
 
 /// Runs a call as the kernel does.
 fn enter<'k>(
-    kernel: &'k Kernel,
+    turn: Turn<'k>,
     caller: &mut Caller,
     locks: &mut ShardLocks<'k>,
     mode: Mode<'_>,
@@ -371,9 +376,9 @@ fn enter<'k>(
 ) -> Value {
     let mut output = Output::new();
     let reply = Reply::new(&mut output, caller.proto);
-    // The command may be one that no table has, which lives shorter than the server.
+    // The command may be of a table that lives shorter than the server.
     let request = Request::new(caller, command, args.as_args(), mode);
-    let mut ctx = Context::new(turn(kernel), request, locks, reply);
+    let mut ctx = Context::new(turn, request, locks, reply);
     assert!(ctx.covers(), "the guard holds what was declared");
     ctx.run();
     let bytes = output.into_bytes();

@@ -7,11 +7,10 @@ use tierce_wire::resp::{Proto, Rest};
 use super::bench::{Bench, owned};
 use super::calls::Calls;
 use crate::command::{
-    Argument, ArgumentKind, Body, Command, Done, Flags, Group, KeyFlags, KeySearch, KeySpec, Scope,
-    Spec, Table, exactly, many,
+    Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Scope, Table,
 };
 use crate::commands;
-use crate::execute::Context;
+use crate::execute::{Body, Context, Defined, Done, exactly, many};
 
 /// Calls of each kind that are made of a command.
 const CALLS: usize = 12;
@@ -37,12 +36,12 @@ const CHANGES_WHAT_IT_READS: &[&str] = &["xreadgroup"];
 const NAMES_NO_KEY: &[&str] = &["cluster|keyslot"];
 
 /// A fault of a command.
-fn faults_of(command: &Command) -> Vec<String> {
+fn faults_of(table: &Table, command: &Command) -> Vec<String> {
     let mut faults = faults_of_spec(command);
-    if command.spec.subcommands.is_empty() && !NOT_CALLED.contains(&command.spec.name) {
-        faults.extend(faults_in_calls(command, Proto::Resp2));
+    if !command.spec.is_container && !NOT_CALLED.contains(&command.spec.name) {
+        faults.extend(faults_in_calls(table, command, Proto::Resp2));
         if faults.is_empty() {
-            faults.extend(faults_in_calls(command, Proto::Resp3));
+            faults.extend(faults_in_calls(table, command, Proto::Resp3));
         }
     }
     faults
@@ -54,7 +53,7 @@ fn faults_of_spec(command: &Command) -> Vec<String> {
     let arguments = Argument::parse(spec.syntax);
     let words = command.full_name.split('|').count();
     let least = words + least_of(&arguments);
-    if usize::from(spec.arity.unsigned_abs()) != least && spec.subcommands.is_empty() {
+    if usize::from(spec.arity.unsigned_abs()) != least && !spec.is_container {
         faults.push(format!("the arity is {} and the syntax has {least} at least", spec.arity));
     }
     if spec.arity > 0 && has_choice_of_number(&arguments) {
@@ -91,7 +90,7 @@ fn faults_of_spec(command: &Command) -> Vec<String> {
 
 /// What calls show: panics, and changes that are not declared. Builds with debug assertions panic as well
 /// when a command opens a key, or walks through shards, that it has not declared.
-fn faults_in_calls(command: &Command, proto: Proto) -> Vec<String> {
+fn faults_in_calls(table: &Table, command: &Command, proto: Proto) -> Vec<String> {
     let mut faults = Vec::new();
     let mut bench = Bench::new(proto);
     let mut calls = Calls::new(1, bench.payload("list0"));
@@ -116,7 +115,7 @@ fn faults_in_calls(command: &Command, proto: Proto) -> Vec<String> {
         let read_only = read_only_keys(command, &call);
         let before = bench.changes();
         let payloads: Vec<_> = read_only.iter().map(|key| bench.dump(key)).collect();
-        let ran = bench.try_one(command, &call);
+        let ran = bench.try_one(table, command, &call);
         let line: String = call.iter().map(|word| format!("{} ", word.escape_ascii())).collect();
         if let Err(panic) = ran {
             faults.push(format!("{line}panics: {panic}"));
@@ -249,7 +248,7 @@ fn every_command_is_what_it_declares() {
     let faults: Vec<String> = table
         .all()
         .flat_map(|command| {
-            let faults = faults_of(command);
+            let faults = faults_of(&table, command);
             faults.into_iter().map(|fault| format!("{}: {fault}", command.full_name))
         })
         .collect();
@@ -293,45 +292,45 @@ fn set_granted(ctx: &mut Context<'_, '_>, arguments: Rest<'_>) -> Done {
     set(ctx, [0, 1].map(|at| arguments.get(at).expect("an argument")))
 }
 
-const fn planted(body: Body, flags: Flags) -> Spec {
-    Spec::new("planted", Group::String, body).flags(flags)
+const fn planted(body: Body, flags: Flags) -> Defined {
+    Defined::new("planted", Group::String, body).flags(flags)
 }
 
 /// A writing command that says it reads, without keys, of any number of arguments.
-static WRONG: Spec =
+static WRONG: Defined =
     planted(many!(set_any), Flags::READONLY).since("1.0.0", "O(1)").doc("key value", "Is wrong.");
-static PANICS: Spec = planted(many!(set_granted), Flags::WRITE)
+static PANICS: Defined = planted(many!(set_granted), Flags::WRITE)
     .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
     .doc("[key]", "Is wrong.");
-static WRITES: Spec = planted(exactly!(set), Flags::READONLY)
+static WRITES: Defined = planted(exactly!(set), Flags::READONLY)
     .keys(&[KeySpec::at(1, KeyFlags::READ)])
     .since("1.0.0", "O(1)")
     .doc("key value", "Is wrong.");
-static OPENS: Spec = planted(exactly!(set), Flags::WRITE)
+static OPENS: Defined = planted(exactly!(set), Flags::WRITE)
     .keys(&[KeySpec::at(2, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
     .doc("value key", "Is wrong.");
-static LOCKS_NOTHING: Spec = planted(exactly!(set), Flags::WRITE)
+static LOCKS_NOTHING: Defined = planted(exactly!(set), Flags::WRITE)
     .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
     .locks(Scope::Nothing)
     .since("1.0.0", "O(1)")
     .doc("key value", "Is wrong.");
 /// Its syntax names the arguments in another order than its keys.
-static MISNAMED: Spec = planted(exactly!(set_second), Flags::WRITE)
+static MISNAMED: Defined = planted(exactly!(set_second), Flags::WRITE)
     .keys(&[KeySpec::at(2, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
     .doc("key value", "Is wrong.");
 /// Empties the key that it says it reads.
-static CHANGES_SOURCE: Spec = planted(exactly!(move_string), Flags::WRITE)
+static CHANGES_SOURCE: Defined = planted(exactly!(move_string), Flags::WRITE)
     .keys(&[KeySpec::at(1, KeyFlags::READ), KeySpec::at(2, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
     .doc("source destination", "Is wrong.");
-static SILENT: Spec = planted(exactly!(set_silently), Flags::WRITE)
+static SILENT: Defined = planted(exactly!(set_silently), Flags::WRITE)
     .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
     .doc("key value", "Is wrong.");
-static RIGHT: Spec = planted(exactly!(set), Flags::WRITE.with(Flags::DENYOOM))
+static RIGHT: Defined = planted(exactly!(set), Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
     .doc("key value", "Is right.");
@@ -366,8 +365,8 @@ fn what_a_command_declares_wrongly_is_found() {
         (&SILENT, UNNAMED),
         (&RIGHT, &[]),
     ] {
-        let table = Table::new([spec]);
-        let faults = faults_of(&table.commands()[0]).join("\n");
+        let table = Defined::table([spec]);
+        let faults = faults_of(&table, &table.commands()[0]).join("\n");
         assert_eq!(faults.lines().count(), expected.len(), "{faults}");
         for text in expected {
             assert!(faults.contains(text), "{text}: {faults}");

@@ -72,7 +72,7 @@ const REFUSED: &[&str] = &[
 pub(super) fn is_run(command: &Command) -> bool {
     let spec = command.spec;
     let ends = spec.flags.contains(Flags::NO_MULTI) || NOT_RUN.contains(&spec.name);
-    spec.subcommands.is_empty() && !ends
+    !spec.is_container && !ends
 }
 
 /// Whether chance decides what is replied, or the state of the process.

@@ -3,10 +3,10 @@
 use tierce_wire::resp::Rest;
 
 use crate::acl::Selector;
-use crate::command::{Done, category};
+use crate::command::category;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Done};
 use crate::random;
 use crate::reply::Reply;
 

@@ -3,10 +3,9 @@
 use tierce_wire::resp::Rest;
 
 use crate::acl::Entry;
-use crate::command::Done;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Done};
 use crate::reply::Reply;
 
 /// Entries that are shown when it is not said how many.

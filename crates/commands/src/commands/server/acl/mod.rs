@@ -5,17 +5,18 @@ mod log;
 mod users;
 
 use super::{help, help_spec};
-use crate::command::{Body, Flags, Group, Scope, Spec, at_least, exactly, many, no_arguments};
+use crate::command::{Flags, Group, Scope};
+use crate::execute::{Body, Defined, at_least, exactly, many, no_arguments};
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const OPERATOR: Flags = OPEN.with(Flags::ADMIN);
 const TO_ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 
-const fn sub(name: &'static str, flags: Flags, body: Body) -> Spec {
-    Spec::new(name, Group::Server, body).flags(flags)
+const fn sub(name: &'static str, flags: Flags, body: Body) -> Defined {
+    Defined::new(name, Group::Server, body).flags(flags)
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+pub(super) static COMMANDS: &[Defined] = &[Defined::container(
     "acl",
     Group::Server,
     &[
@@ -183,18 +184,14 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 "default"
                 "#,
             ),
-        Spec {
-            since: "6.0.0",
-            ..help_spec(Group::Server).example(
+        help_spec(Group::Server).since("6.0.0", "O(1)").example(
                 r#"
                 > ACL HELP
                  1) ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
                  2) CAT [category]
                  3)     Lists the access categories, or the commands of one of them.
                 ...
-                "#,
-            )
-        },
+                "#),
     ],
     help,
 )

@@ -3,9 +3,8 @@
 use tierce_wire::resp::Rest;
 
 use crate::acl::{self, RulesError, User};
-use crate::command::Done;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Done};
 
 /// The reply to LOAD and SAVE of a server without an ACL file.
 const NO_FILE: CommandError = CommandError::new(

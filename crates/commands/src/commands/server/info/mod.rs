@@ -19,10 +19,10 @@ pub(super) use self::facts::Facts;
 use self::field::Field;
 pub use self::only_metrics::read_metrics;
 pub(super) use self::value::Value;
-use crate::command::{Done, Flags, Group, Scope, Spec, many};
-use crate::execute::Context;
+use crate::command::{Flags, Group, Scope};
+use crate::execute::{Context, Defined, Done, many};
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::new("info", Group::Server, many!(info))
+pub(super) static COMMANDS: &[Defined] = &[Defined::new("info", Group::Server, many!(info))
     .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
     .flags(Flags::LOADING.with(Flags::STALE))
     .categories(&["dangerous"])

@@ -17,13 +17,14 @@
 
 use tierce_wire::resp::Rest;
 
+use super::Context;
+use crate::command::accepts;
 use crate::error::CommandError;
-use crate::execute::Context;
 
 /// What a body returns: an error is the reply, and then the body has not replied.
 pub type Done = Result<(), CommandError>;
 
-/// What runs a command, as the table has it.
+/// What runs a command.
 pub type Handler = fn(&mut Context<'_, '_>) -> Done;
 
 /// What runs a command, and how many arguments that takes.
@@ -65,12 +66,6 @@ impl Body {
     pub(crate) const fn at_least(words: usize, arguments: usize, run: Handler) -> Self {
         Self { arity: -((words + arguments) as i16), words: words as u8, run }
     }
-}
-
-/// Whether this arity accepts a call with `argc` arguments, the name included.
-#[inline]
-pub(super) const fn accepts(arity: i16, argc: usize) -> bool {
-    if arity >= 0 { argc == arity as usize } else { argc >= arity.unsigned_abs() as usize }
 }
 
 /// Functions whose types state how many arguments a body takes.
@@ -151,8 +146,8 @@ macro_rules! no_arguments {
         no_arguments!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::command::Body::exactly($words, $crate::command::shape::no_arguments($body), |ctx| {
-            $crate::command::shape::run_no_arguments::<$words>(ctx, $body)
+        $crate::execute::Body::exactly($words, $crate::execute::shape::no_arguments($body), |ctx| {
+            $crate::execute::shape::run_no_arguments::<$words>(ctx, $body)
         })
     };
     ($body:expr) => {
@@ -166,8 +161,8 @@ macro_rules! exactly {
         exactly!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::command::Body::exactly($words, $crate::command::shape::exactly($body), |ctx| {
-            $crate::command::shape::run_exactly::<$words, _>(ctx, $body)
+        $crate::execute::Body::exactly($words, $crate::execute::shape::exactly($body), |ctx| {
+            $crate::execute::shape::run_exactly::<$words, _>(ctx, $body)
         })
     };
     ($body:expr) => {
@@ -181,8 +176,8 @@ macro_rules! at_least {
         at_least!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::command::Body::at_least($words, $crate::command::shape::at_least($body), |ctx| {
-            $crate::command::shape::run_at_least::<$words, _, _>(ctx, $body)
+        $crate::execute::Body::at_least($words, $crate::execute::shape::at_least($body), |ctx| {
+            $crate::execute::shape::run_at_least::<$words, _, _>(ctx, $body)
         })
     };
     ($body:expr) => {
@@ -196,8 +191,8 @@ macro_rules! many {
         many!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::command::Body::at_least($words, $crate::command::shape::many($body), |ctx| {
-            $crate::command::shape::run_many::<$words, _>(ctx, $body)
+        $crate::execute::Body::at_least($words, $crate::execute::shape::many($body), |ctx| {
+            $crate::execute::shape::run_many::<$words, _>(ctx, $body)
         })
     };
     ($body:expr) => {
