@@ -7,6 +7,7 @@ mod cursor;
 mod distinct;
 mod geo;
 mod hashes;
+mod help;
 mod hyperloglog;
 mod keys;
 mod lists;

@@ -11,7 +11,7 @@ use crate::blocking;
 use crate::caller::ReplyMode;
 use crate::clients::{Client, ClientFlags, Filter, Identity, PauseMode};
 use crate::command::{Flags, Group};
-use crate::commands::server::{help, help_spec};
+use crate::commands::help::{help, help_spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};

@@ -3,7 +3,7 @@
 use tierce_keyspace::{Db, Key};
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
-use crate::commands::server::{help, help_spec};
+use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, exactly};
 use crate::reply::Reply;

@@ -4,7 +4,7 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group};
-use crate::commands::server::{help, help_spec};
+use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
 use crate::pubsub::Kind;

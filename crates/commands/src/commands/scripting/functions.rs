@@ -14,7 +14,7 @@ use tierce_wire::resp::Rest;
 
 use super::check_room;
 use crate::command::{Flags, Group, Scope};
-use crate::commands::server::{help, help_spec};
+use crate::commands::help::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};

@@ -7,7 +7,7 @@ use super::eval::add_script;
 use super::named;
 use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
-use crate::commands::server::{help, help_spec};
+use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, exactly, many, no_arguments};
 use crate::scripting::{Keep, Kind};

@@ -3,11 +3,11 @@
 use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::{Args, Proto, Rest};
 
-use super::help_spec;
 use crate::command::{
     Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Spec,
 };
 use crate::commands::cursor::Options;
+use crate::commands::help::help_spec;
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
 use crate::reply::Reply;

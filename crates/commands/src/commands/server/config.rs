@@ -2,8 +2,8 @@
 
 use tierce_wire::resp::Rest;
 
-use super::{help, help_spec};
 use crate::command::{Flags, Group, Scope};
+use crate::commands::help::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::durability::Reached;
 use crate::error::CommandError;

@@ -9,8 +9,8 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::{Proto, Rest};
 
-use super::write_help;
 use crate::command::{Flags, Group, Scope};
+use crate::commands::help::write_help;
 use crate::commands::options::{NOT_POSITIVE, integer};
 use crate::config::DirectiveId;
 use crate::engine::{ReloadError, ReloadOptions};

@@ -3,10 +3,10 @@
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
-use super::{help, help_spec};
 use crate::clock;
 use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
+use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, at_least, no_arguments};
 use crate::hot_keys::{Report, Wanted};

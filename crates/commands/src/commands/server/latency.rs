@@ -3,9 +3,9 @@
 use tierce_wire::resp::Rest;
 
 use super::doctor::{self, Terms};
-use super::{help, help_spec};
 use crate::clock;
 use crate::command::{CommandId, Flags, Group};
+use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, exactly, many, no_arguments};
 use crate::latency::Series;

@@ -5,9 +5,9 @@ use tierce_wire::resp::Rest;
 
 use super::doctor::{self, Around, Spill};
 use super::info::{self, Facts, Value};
-use super::{help, help_spec};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
+use crate::commands::help::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::{Context, Defined, Done, at_least, no_arguments};

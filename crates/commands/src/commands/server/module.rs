@@ -1,7 +1,7 @@
 //! MODULE: there are none, and none can be loaded.
 
-use super::{help, help_spec};
 use crate::command::{Flags, Group};
+use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Body, Context, Defined, Done, no_arguments};
 

@@ -3,8 +3,8 @@
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
-use super::{help, help_spec};
 use crate::command::{Flags, Group};
+use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Context, Defined, Done, many, no_arguments};
 

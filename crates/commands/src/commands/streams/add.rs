@@ -5,8 +5,9 @@ use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
 use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
+use super::common::{DELETE, unsigned_ms};
 use super::id::{self, NewId};
-use super::{DELETE, reply, unsigned_ms};
+use super::reply;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;

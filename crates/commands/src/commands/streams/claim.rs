@@ -7,7 +7,8 @@ use tierce_collections::stream::StreamId;
 use tierce_keyspace::{Db, Delivery, Editor, Event, Key, Missing};
 use tierce_wire::resp::Rest;
 
-use super::{id, no_group, reply, since_ms, unsigned_ms};
+use super::common::{no_group, since_ms, unsigned_ms};
+use super::{id, reply};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;

@@ -5,11 +5,12 @@ use tierce_collections::stream::StreamId;
 use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
-use super::{DELETE, INSERT, id, no_group_of_key, unsigned_ms};
+use super::common::{DELETE, INSERT, no_group_of_key, unsigned_ms};
+use super::id;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
+use crate::commands::help::{help, help_spec};
 use crate::commands::options::integer;
-use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Context, Defined, Done, at_least, exactly};
 

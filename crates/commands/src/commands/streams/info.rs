@@ -5,11 +5,12 @@ use tierce_collections::stream::{Consumer, Group as ConsumerGroup, StreamId};
 use tierce_keyspace::BorrowGuard;
 use tierce_wire::resp::Rest;
 
-use super::{no_group_of_key, reply, since_ms};
+use super::common::{no_group_of_key, since_ms};
+use super::reply;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
+use crate::commands::help::{help, help_spec};
 use crate::commands::options::integer;
-use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::{Context, Defined, Done, Scale, at_least, exactly};
 use crate::reply::Reply;

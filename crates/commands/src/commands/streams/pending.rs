@@ -4,7 +4,8 @@ use tierce_collections::Stream;
 use tierce_collections::stream::{Group as ConsumerGroup, Pending, StreamId};
 use tierce_wire::resp::Rest;
 
-use super::{id, no_group, reply, since_ms};
+use super::common::{no_group, since_ms};
+use super::{id, reply};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;

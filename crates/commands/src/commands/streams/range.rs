@@ -5,7 +5,8 @@ use tierce_collections::stream::{Group as ConsumerGroup, State, StreamId};
 use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
-use super::{DELETE, id, reply};
+use super::common::DELETE;
+use super::{id, reply};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;

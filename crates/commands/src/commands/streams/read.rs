@@ -7,7 +7,8 @@ use tierce_collections::stream::{Group as ConsumerGroup, StreamId};
 use tierce_keyspace::{Delivery, Editor, Event, Key, Missing};
 use tierce_wire::resp::{Proto, Rest};
 
-use super::{id, no_group, reply, unsigned_ms};
+use super::common::{no_group, unsigned_ms};
+use super::{id, reply};
 use crate::blocking::{self, Patience, Wait};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;

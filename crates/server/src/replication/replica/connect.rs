@@ -13,8 +13,10 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, connect as begin, socket_with, sockopt,
 };
 
-use super::LOOK_EVERY;
 use crate::commands::replication::role::Address;
+
+/// The thread looks so often whether it still is to follow.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Connects to one of the addresses of a host, each of which gets so much time. `None` if the caller gives up, which is
 /// asked every [`LOOK_EVERY`]. The connection comes from the `source`, if there is one that can be bound.

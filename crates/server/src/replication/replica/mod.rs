@@ -23,6 +23,7 @@ use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::link::{Event, Introduction, Link, LinkError, Place};
 
 use self::apply::{Applied, Applier};
+use self::connect::LOOK_EVERY;
 use self::copy::Copy;
 use self::logged::Logged;
 use self::takeover::Takeover;
@@ -40,9 +41,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How often the primary hears how far this replica is.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
-
-/// The thread looks so often whether it still is to follow.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The same while the primary waits for a sync here, so that it hears of its end.
 const LOOK_FOR_SYNC_EVERY: Duration = Duration::from_millis(1);

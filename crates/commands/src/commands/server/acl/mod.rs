@@ -4,8 +4,8 @@ mod inspect;
 mod log;
 mod users;
 
-use super::{help, help_spec};
 use crate::command::{Flags, Group, Scope};
+use crate::commands::help::{help, help_spec};
 use crate::execute::{Body, Defined, at_least, exactly, many, no_arguments};
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
