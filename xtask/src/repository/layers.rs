@@ -1,7 +1,7 @@
 //! Which crate may use which, by their `Cargo.toml`, and which module, by what its code names.
 //!
 //! Modules are listed from the lowest to the highest, and each may use those before it. So there are no
-//! circles among them, except for those that stand in one line of words: what is left to be untied, to which nothing is
+//! circles among them, except for those that stand in one string: what is left to be untied, to which nothing is
 //! added.
 
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ const MODULES: &[Modules] = &[
     Modules { of: "wire", names: WIRE },
 ];
 
-/// A crate with so many modules has to be among them.
+/// A crate with more has to be among them.
 const MODULES_MAX: usize = 6;
 
 #[rustfmt::skip]
