@@ -241,7 +241,7 @@ mod tests {
         let headers =
             HeaderMap::from_iter([(header::AUTHORIZATION, "Bearer any".parse().unwrap())]);
         // Without a clock: nothing waits here.
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let identify = || runtime.block_on(identify(&kernel, &client, &proven, &headers));
         assert!(identify().is_ok() && proven.has(&headers));
         let now_ms = clock::unix_ms() + 3_600_000;
