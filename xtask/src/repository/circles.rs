@@ -88,7 +88,7 @@ impl<'s> Files<'s> {
                 Some(file).filter(|_| !is_passed_on || code.names(&used.name))
             });
             let named = code.paths().into_iter();
-            let named = named.filter_map(|path| self.file_of(&self.from_root(module, path)?));
+            let named = named.filter_map(|path| self.file_of(&self.whole_path(module, path)?));
             let used = imported.chain(named).filter(|file| file != module);
             (name_of(module), used.map(|file| name_of(&file)).collect())
         };
@@ -101,14 +101,18 @@ impl<'s> Files<'s> {
         for (is_public, import) in &code.imports {
             for (path, name) in members(import) {
                 let is_public = *is_public;
-                uses.extend(self.from_root(module, path).map(|path| Use { path, name, is_public }));
+                uses.extend(self.whole_path(module, path).map(|path| Use {
+                    path,
+                    name,
+                    is_public,
+                }));
             }
         }
         uses
     }
 
     /// A path that a file names, from the root of the crate; none if it leads into another crate.
-    fn from_root(&self, module: &[String], path: Words) -> Option<Words> {
+    fn whole_path(&self, module: &[String], path: Words) -> Option<Words> {
         let mut words = path.into_iter().peekable();
         let mut from = module.to_vec();
         match words.peek()?.as_str() {
