@@ -34,8 +34,9 @@ impl PendingRead {
         // What makes no sense the request will find out itself.
         let Ok(value) = Fetched::new(bytes, keyspace) else { return };
         let key = keyspace.key(&self.key);
-        // If another thread holds the shard for too long, the request will be set aside and fetch it again.
-        if locks.reach(key.hash()).is_ok() {
+        // A worker does not wait for it. If another thread holds the shard for long, the request will be set aside and
+        // fetch it again.
+        if locks.try_reach(key.hash()) {
             locks.db(self.db, key.hash(), now_ms).restore(key, self.location, value);
         }
     }
@@ -48,6 +49,10 @@ pub(crate) fn read_all(locks: &mut ShardLocks<'_>, reads: &[PendingRead], now_ms
     for read in reads {
         // What cannot be read the request will find out itself.
         if let Ok(bytes) = store.read(read.location, &mut buffer) {
+            if locks.reach(locks.keyspace().hash(&read.key)).is_err() {
+                // Others hold it for long, which the request is told when it runs.
+                return;
+            }
             read.restore(locks, bytes, now_ms);
             locks.release();
         }

@@ -209,9 +209,7 @@ impl ShardLocks<'_> {
         // Each turn removes a key, or a stale item of a heap.
         loop {
             let times = keyspace.next_deadlines_ms.iter().map(|time| time.load(Ordering::Relaxed));
-            let free = times
-                .enumerate()
-                .filter(|(index, _)| !keyspace.is_busy(*index) && !passed_over.contains(index));
+            let free = times.enumerate().filter(|(index, _)| !passed_over.contains(index));
             let nearest = free.min_by_key(|(_, time_ms)| *time_ms);
             let Some((index, time_ms)) = nearest else { return false };
             if time_ms == NO_DEADLINE {

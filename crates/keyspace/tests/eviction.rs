@@ -505,3 +505,15 @@ proptest! {
         }
     }
 }
+
+/// What a deadline that has moved leaves behind is taken away on the way, also by a thread that says what it locks.
+#[test]
+fn the_nearest_deadline_is_found_behind_one_that_has_moved() {
+    let world = World::new(4);
+    world.set("key", 10, Expiry::At(NOW_MS + 100));
+    world.set("key", 10, Expiry::At(NOW_MS + 1000));
+    world.limit_below_use(Policy::VolatileTtl, 1);
+    let mut locks = world.keyspace.long_locks();
+    assert_ne!(locks.evict(NOW_MS, usize::MAX), Evicted::Later);
+    assert_eq!(*world.evicted.0.lock(), [b"key".to_vec()]);
+}

@@ -262,8 +262,12 @@ impl<'k> ProgramHost<'_, 'k> {
     fn publish(&mut self, kind: Kind, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
         let (channel, message) = (args.at(1), args.at(2));
         let pubsub = &self.kernel.pubsub;
-        if self.runs_on.is_worker() && pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
-            return Err(Stop::Long);
+        if self.runs_on.is_worker() {
+            self.outbox.weight +=
+                pubsub.weight_of_patterns(channel, WEIGHT_MAX).min(WEIGHT_MAX + 1);
+            if self.outbox.weight > WEIGHT_MAX {
+                return Err(Stop::Long);
+            }
         }
         self.outbox.publish(kind, channel, message);
         let count = pubsub.receivers(kind, channel);

@@ -30,7 +30,7 @@ use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop}
 use tierce_wire::resp::Encoder;
 
 use self::host::{ProgramHost, Progress, RunsOn, Terms};
-use self::outbox::{Keys, Outbox};
+use self::outbox::{Outbox, Pace};
 use super::{Context, Done, Mode};
 use crate::command::Flags;
 use crate::error::{CommandError, Interrupt};
@@ -176,7 +176,8 @@ impl<'k> Context<'_, 'k> {
                 Ended::Through(rest) => {
                     if let Some(outbox) = rest {
                         self.guard.end_turn();
-                        outbox.deliver(self.kernel, self.caller, Keys::Free);
+                        let pace = if self.mode.may_leave() { Pace::AtOnce } else { Pace::InTurn };
+                        outbox.deliver(self.kernel, self.caller, pace);
                     }
                     return Ok(());
                 }
@@ -319,7 +320,7 @@ impl<'k> Context<'_, 'k> {
         if !is_inside && outbox.takes_long(self.kernel) {
             return Ended::Through(Some(outbox));
         }
-        outbox.deliver(self.kernel, self.caller, Keys::Locked);
+        outbox.deliver(self.kernel, self.caller, Pace::AtOnce);
         Ended::Through(None)
     }
 

@@ -31,6 +31,9 @@ const DELIVERED_AT_ONCE_MAX: usize = 256 << 10;
 pub(super) struct Outbox {
     /// In order.
     messages: Vec<Message>,
+    /// How much work it is to find the patterns that match; known on workers, which do no more than
+    /// [`WEIGHT_MAX`].
+    pub(super) weight: usize,
     /// Lines for the server's log, in order.
     lines: Vec<(LogLevel, Vec<u8>)>,
     bytes: usize,
@@ -41,13 +44,14 @@ pub(super) struct Outbox {
     hidden: usize,
 }
 
-/// The keys of the program while its messages are sent.
+/// How messages are sent that have to be matched with many patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
-    /// Others wait for them, so nobody is waited for: messages that many patterns have to be matched with, and those
-    /// behind them, are published by another thread.
-    Locked,
-    Free,
+pub(super) enum Pace {
+    /// Others wait for the keys of the program, or for its thread: they, and all behind them, are published by another
+    /// thread.
+    AtOnce,
+    /// This thread waits until they are.
+    InTurn,
 }
 
 struct Message {
@@ -128,16 +132,15 @@ impl Outbox {
     }
 
     /// Has all of it happen here.
-    pub(super) fn deliver(self, kernel: &Kernel, caller: &Caller, keys: Keys) {
+    pub(super) fn deliver(self, kernel: &Kernel, caller: &Caller, pace: Pace) {
+        let mut work = WEIGHT_MAX;
         for Message { kind, channel, text } in self.messages {
-            match (kind, keys) {
+            match (kind, pace) {
                 (Kind::ShardChannel, _) => {
                     kernel.pubsub.publish_to_shard(&channel, &text, None);
                 }
-                (_, Keys::Locked) => {
-                    kernel.pubsub.notify(&channel, &text, WEIGHT_MAX);
-                }
-                (_, Keys::Free) => publish(kernel, &channel, &text),
+                (_, Pace::AtOnce) => work -= kernel.pubsub.notify(&channel, &text, work),
+                (_, Pace::InTurn) => publish(kernel, &channel, &text),
             }
         }
         let rest = (self.hidden > 0).then(|| {
