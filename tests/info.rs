@@ -279,3 +279,29 @@ fn figures_are_true() {
         assert_eq!(stats[name].parse::<f64>().unwrap(), 0.0, "{name}");
     }
 }
+
+/// Those that a command replies to a script are counted there, and not again with the script.
+#[test]
+fn errors_of_scripts_are_counted_once() {
+    let server = crate::server();
+    let mut c = server.connect();
+    c.check("SET s x", "+OK");
+    for (script, kind) in [
+        ("return redis.call('lpush', KEYS[1], 1)", "WRONGTYPE"),
+        ("return redis.pcall('lpush', KEYS[1], 1)", "WRONGTYPE"),
+        ("redis.pcall('lpush', KEYS[1], 1) return 1", "WRONGTYPE"),
+        ("redis.call('nosuch')", "ERR"),
+        ("redis.call('get')", "ERR"),
+        ("error('x')", "ERR"),
+        ("error({err='MY x'})", "MY"),
+        ("return redis.error_reply('MY x')", "MY"),
+        ("return {err='MY x'}", "MY"),
+    ] {
+        c.check("CONFIG RESETSTAT", "+OK");
+        c.call(&["EVAL", script, "1", "s"]);
+        let errors = info(&mut c, "errorstats");
+        assert_eq!(errors.len(), 1, "{script}: {errors:?}");
+        assert_eq!(errors[&format!("errorstat_{kind}")], "count=1", "{script}");
+        assert_eq!(info(&mut c, "stats")["total_error_replies"], "1", "{script}");
+    }
+}

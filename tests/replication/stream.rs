@@ -286,6 +286,35 @@ fn messages_of_scripts_and_transactions_come_behind_what_they_tell_of() {
     }
 }
 
+/// A message of a transaction stands before those of all that change its keys later.
+#[test]
+fn messages_of_scripts_follow_the_order_of_their_changes() {
+    const WRITERS: usize = 4;
+    const ROUNDS: usize = 200;
+    let server = launch().with("repl-diskless-sync-delay", "0").with("threads", "4").start();
+    let mut replica = Replica::new(&server);
+    let script = "local n = redis.call('incr', KEYS[1]) redis.call('incr', KEYS[2]) \
+                  redis.call('publish', 'c', n)";
+    let eval = encode(&["EVAL", script, "2", "a", "b"]);
+    let packet = [encode(&["MULTI"]), eval.clone(), encode(&["EXEC"]), eval].concat();
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                let mut c = server.connect();
+                for _ in 0..ROUNDS {
+                    c.send(&packet[..]);
+                    ["+OK", "+QUEUED", "[nil]", "nil"].iter().for_each(|reply| c.expect(reply));
+                }
+            });
+        }
+    });
+    server.connect().check("SET end 1", "+OK");
+    let heard = replica.commands_until("SET end 1");
+    let numbers = heard.iter().filter_map(|command| command.strip_prefix("PUBLISH c "));
+    let numbers: Vec<usize> = numbers.map(|number| number.parse().expect("a number")).collect();
+    assert!(numbers.iter().copied().eq(1..=2 * WRITERS * ROUNDS), "{numbers:?}");
+}
+
 /// It leaves the worker, and begins again elsewhere.
 #[test]
 fn a_message_for_many_patterns_comes_once() {

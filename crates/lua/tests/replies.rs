@@ -74,7 +74,9 @@ fn errors_of_commands_are_not_counted_again() {
     };
     assert!(failure.is_counted);
     let outcome = machine.run("return redis.pcall('nosuch')", &mut Commands::default());
-    assert_eq!(outcome, Outcome::Reply { is_error: true });
+    assert_eq!(outcome, Outcome::Reply { is_error: true, is_counted: false });
+    let outcome = machine.run("return redis.error_reply('x')", &mut Commands::default());
+    assert_eq!(outcome, Outcome::Reply { is_error: true, is_counted: true });
 }
 
 proptest! {

@@ -62,6 +62,23 @@ fn a_read_that_has_waited_does_not_wait_for_replicas() {
     waiting.expect("[[\"s\", [[\"1-1\", [\"a\", \"b\"]]]]]");
 }
 
+/// What it has made before it waits, the consumer, is told with its reply.
+#[test]
+fn a_new_consumer_waits_for_entries_and_then_for_replicas() {
+    let server = primary().start();
+    let mut replica = Replica::new(&server);
+    let (mut waiting, mut other) = (server.connect(), server.connect());
+    other.check("XGROUP CREATE s g $ MKSTREAM", "+OK");
+    waiting.check("CLIENT DURABILITY replicas:1", "+OK");
+    waiting.send("XREADGROUP GROUP g new BLOCK 0 STREAMS s >\r\n");
+    wait_until_blocked(&mut other);
+    other.check("XADD s 1-1 a b", "\"1-1\"");
+    replica.commands_until("REPLCONF GETACK *");
+    assert!(waiting.is_silent_for(Duration::from_millis(20)));
+    replica.acknowledge();
+    waiting.expect("[[\"s\", [[\"1-1\", [\"a\", \"b\"]]]]]");
+}
+
 #[test]
 fn a_transaction_that_runs_elsewhere_waits_at_the_level_it_began_with() {
     let server = primary().start();

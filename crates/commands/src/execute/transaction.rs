@@ -101,6 +101,9 @@ impl<'k> Context<'_, 'k> {
             ctx.judge_again_as(transaction.access())()?;
             ctx.end_watch();
             ctx.run_requests(transaction);
+            // While the keys are locked, so that messages follow the order of the changes.
+            ctx.guard.locks.commit_effects();
+            ctx.caller.pass_to_replicas(&ctx.kernel.feed);
             Ok(())
         };
         // Before any shard is locked, which what is being applied may wait for.

@@ -37,9 +37,11 @@ pub(crate) struct Writer<'a> {
     of_script: Proto,
     len_max: usize,
     elements: u32,
+    /// Statistics count the latest error.
+    is_counted: bool,
 }
 
-/// Appends the value on top of the stack to `out`, and takes it. `true` if it is an error.
+/// Appends the value on top of the stack to `out`, and takes it.
 ///
 /// # Safety
 ///
@@ -50,11 +52,24 @@ pub(crate) unsafe fn write_reply(
     proto: Proto,
     of_script: Proto,
     memory_left: usize,
-) -> Result<bool, Unwritable> {
+) -> Result<Written, Unwritable> {
     let len_max = out.len().saturating_add(memory_left.min(REPLY_LEN_MAX));
     let encoder = Encoder::new(out, proto);
     // SAFETY: the writer owns nothing.
-    unsafe { Writer { state, encoder, of_script, len_max, elements: 0 }.write(0) }
+    unsafe {
+        let mut writer =
+            Writer { state, encoder, of_script, len_max, elements: 0, is_counted: false };
+        let is_error = writer.write(0)?;
+        Ok(Written { is_error, is_counted: is_error && writer.is_counted })
+    }
+}
+
+/// What a reply is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Written {
+    pub(crate) is_error: bool,
+    /// Statistics count it: no command has replied it.
+    pub(crate) is_counted: bool,
 }
 
 impl Writer<'_> {
@@ -153,6 +168,8 @@ impl Writer<'_> {
         let written = unsafe {
             if self.field(b"err") == LUA_TSTRING {
                 self.line(b'-', bytes(state, -1).unwrap_or_default());
+                self.field_below(top, b"ignore_error_stats_update");
+                self.is_counted = lua_toboolean(state, -1) == 0;
                 Some(true)
             } else if self.field_below(top, b"ok") == LUA_TSTRING {
                 self.line(b'+', bytes(state, -1).unwrap_or_default());

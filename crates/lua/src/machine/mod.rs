@@ -23,6 +23,7 @@ use tierce_wire::resp::Proto;
 use self::chunks::Chunks;
 use self::libraries::Libraries;
 use self::loading::Unloaded;
+use crate::convert::Written;
 use crate::host::{Host, Stop};
 use crate::program::{Function, Library, LibraryId, Script};
 use crate::sandbox::{self, Globals};
@@ -79,6 +80,8 @@ pub enum Outcome {
     Reply {
         /// Whether the reply is an error, for the script returned one.
         is_error: bool,
+        /// Whether statistics count it. One that a command has replied was counted there.
+        is_counted: bool,
     },
     /// It failed; nothing was appended.
     Failed(Failure),
@@ -298,7 +301,10 @@ impl Machine {
         };
         runs(state);
         let outcome = match (status, self.shared().stop) {
-            (0, None) => Outcome::Reply { is_error: self.shared().is_error },
+            (0, None) => {
+                let Written { is_error, is_counted } = self.shared().written;
+                Outcome::Reply { is_error, is_counted }
+            }
             (_, Some(stop)) => Outcome::Stopped(stop),
             (_, None) => Outcome::Failed(Failure {
                 is_too_deep: self.shared().is_too_deep,
@@ -324,7 +330,7 @@ impl Machine {
         shared.collect_above = limit - limit / 4;
         shared.stop = None;
         shared.proto = Proto::Resp2;
-        (shared.is_error, shared.is_too_deep) = (false, false);
+        (shared.written, shared.is_too_deep) = (Written::default(), false);
         // SAFETY: `end` takes it before the reference ends.
         shared.host = Some(NonNull::from(unsafe {
             std::mem::transmute::<&mut (dyn Host + '_), &mut (dyn Host + 'static)>(host)

@@ -13,6 +13,7 @@ use tierce_wire::resp::Proto;
 use super::entry::NO_ARGUMENTS;
 use super::loading::Loading;
 use super::memory::Memory;
+use crate::convert::Written;
 use crate::host::{Host, Stop};
 use crate::machine::Call;
 use crate::random::Random;
@@ -45,8 +46,8 @@ pub(crate) struct Shared {
     /// How many keys and arguments the tables of the latest script have, and how many executions had the same tables.
     pub(crate) argument_lens: [usize; 2],
     pub(crate) argument_uses: u32,
-    /// Whether the reply is an error.
-    pub(crate) is_error: bool,
+    /// What the reply is.
+    pub(crate) written: Written,
     /// Whether it would be nested too deep.
     pub(crate) is_too_deep: bool,
     /// The reply to the latest `redis.call`, and its arguments.
@@ -76,7 +77,7 @@ impl Shared {
             out: ptr::null_mut(),
             argument_lens: NO_ARGUMENTS,
             argument_uses: 0,
-            is_error: false,
+            written: Written::default(),
             is_too_deep: false,
             reply: Vec::new(),
             args: Vec::new(),

@@ -105,7 +105,8 @@ impl<'k> BatchRunner<'k, '_> {
             && !(caller.is_in_transaction() && command.is_queued())
     }
 
-    /// Whether what has just run has changed data.
+    /// Whether what has just run has changed data that its reply tells of. One that waits for keys has no reply: what
+    /// it has made to wait, such as a consumer, is confirmed with the reply when there is one.
     #[cold]
     pub(super) fn has_written(
         &self,
@@ -115,6 +116,7 @@ impl<'k> BatchRunner<'k, '_> {
     ) -> bool {
         // What is pending with the shard goes to the log.
         locks.release();
-        caller.has_written_unrecorded(self.kernel, access) | locks.take_logged()
+        let has_written = caller.has_written_unrecorded(self.kernel, access) | locks.take_logged();
+        has_written && !caller.waits.is_for_keys()
     }
 }

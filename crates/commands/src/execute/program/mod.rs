@@ -405,7 +405,7 @@ impl<'k> Context<'_, 'k> {
                 _ => outcome,
             };
             has_written = host.finish();
-            if let Outcome::Reply { is_error: true } = outcome {
+            if let Outcome::Reply { is_counted: true, .. } = outcome {
                 // The kind stands between the sign and the first space.
                 let line = String::from_utf8_lossy(&out[begin + 1..]).into_owned();
                 kernel.errors.count(CommandError::text(line).kind());
@@ -438,13 +438,13 @@ impl<'k> Context<'_, 'k> {
             return Err(Interrupt::Gate.into());
         }
         let stop = match outcome {
-            Outcome::Reply { is_error: false } => {
+            Outcome::Reply { is_error: false, .. } => {
                 return Ok(self.keep(effects, true));
             }
-            Outcome::Reply { is_error: true } => {
+            Outcome::Reply { is_error: true, is_counted } => {
                 let is_kept = !self.is_atomic(program);
                 self.counters.failed(self.command.id);
-                self.counters.add(Stat::Errors, 1);
+                self.counters.add(Stat::Errors, is_counted.into());
                 return Ok(self.keep(effects, is_kept));
             }
             Outcome::Failed(failure) => {
@@ -503,8 +503,8 @@ impl<'k> Context<'_, 'k> {
 
     fn reply_failure(&mut self, Failure { text, is_counted, .. }: &Failure) {
         self.counters.failed(self.command.id);
-        self.counters.add(Stat::Errors, u64::from(!is_counted));
-        if !is_counted {
+        self.counters.add(Stat::Errors, u64::from(*is_counted));
+        if *is_counted {
             let text = String::from_utf8_lossy(text).into_owned();
             self.kernel.errors.count(CommandError::text(text).kind());
         }
