@@ -594,3 +594,16 @@ fn no_result_comes_behind_a_reset() {
         receiver.check("PING", "+PONG");
     }
 }
+
+/// Each of them has an entry in the queue of each of its keys.
+#[test]
+fn pending_commands_count_as_memory_of_their_client() {
+    let server = server();
+    let mut c = server.connect();
+    let keys: String = (0..1000).map(|key| format!(" {key}")).collect();
+    (0..100).for_each(|_| begin(&mut c, &format!("NBLPOP{keys} 0 0")));
+    let listed = c.ask("CLIENT LIST").text().to_owned();
+    let bytes = listed.split(" tot-mem=").nth(1).and_then(|rest| rest.split(' ').next());
+    let bytes: usize = bytes.and_then(|bytes| bytes.parse().ok()).expect("a number");
+    assert!((8_000_000..16_000_000).contains(&bytes), "{bytes}");
+}

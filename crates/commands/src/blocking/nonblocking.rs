@@ -24,6 +24,9 @@ use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::offload::Job;
 
+/// An entry in the queue of a key.
+const QUEUED_KEY_BYTES: usize = 96;
+
 const NO_SUCH_CLIENT: CommandError =
     CommandError::new("ERR The client ID you want redirect to does not exist");
 const NOT_ACCEPTED: CommandError = CommandError::new(
@@ -80,7 +83,9 @@ pub(super) fn begin(
     call: Args<'_>,
 ) -> Result<Arc<Deferred>, CommandError> {
     let (durability, pending_max) = (caller.durability(), pending_max(kernel));
-    let terms = Terms { command, durability, bytes: call.bytes_len(), pending_max };
+    // Each word may be a key, with an entry in a queue.
+    let bytes = call.bytes_len() + call.len() * QUEUED_KEY_BYTES;
+    let terms = Terms { command, durability, bytes, pending_max };
     Deferred::begin(&caller.client, to, &terms, &kernel.clients.pending)
         .map_err(|not_taken| refusal(not_taken, pending_max))
 }

@@ -167,7 +167,7 @@ impl LogDirectory {
     pub(super) fn lack_of_room(&self, needed: u64, space: &Space) -> String {
         format!(
             "another one needs about {} MB beside it, while {} MB are free in {}: make room there, or give all data up \
-             with CONFIG SET appendonly no, FLUSHALL and CONFIG SET appendonly yes",
+             with CONFIG SET appendonly no, FLUSHALL and CONFIG SET appendonly yes (not if values were spilled)",
             needed.div_ceil(1_000_000),
             space.free / 1_000_000,
             self.dir.display()

@@ -373,7 +373,7 @@ impl Engine {
         let on = asks_for_log(settings);
         if on != self.durability.is_wanted() && self.spill.may_have_values_on_disk() {
             // Where they are follows from whether there is a log.
-            return Err("values may be on disk (maxmemory-policy spill)".to_owned());
+            return Err("values may be on disk, as maxmemory-policy is or was spill: start again to change this".to_owned());
         }
         if on && !self.durability.is_wanted() {
             self.check_unread_log()?;
