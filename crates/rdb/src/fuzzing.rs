@@ -38,7 +38,11 @@ pub fn canonical(mut value: Value) -> Value {
         Value::SortedSet(members) => {
             members.sort_by(|(a, x), (b, y)| a.cmp(b).then(x.total_cmp(y)));
         }
-        Value::String(_) | Value::List(_) | Value::Stream(_) => {}
+        // What is written has a place for it, so that nothing is lacking when it is read again.
+        Value::Stream(stream) => {
+            stream.groups.iter_mut().for_each(|group| group.lacks_entries_read = false);
+        }
+        Value::String(_) | Value::List(_) => {}
     }
     value
 }

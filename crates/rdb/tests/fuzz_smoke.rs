@@ -137,6 +137,8 @@ fn dump_payload() {
         payload
     };
     run(fuzzing::dump_payload, &values().iter().map(payload).collect::<Vec<_>>(), ROUNDS);
+    // A group of a stream from before there was a place for what it has read.
+    fuzzing::dump_payload(&[0x0f, 0, 0, 0x12, 0, 1, 0, 0, 0, 0, 0]);
 }
 
 #[test]
