@@ -1,8 +1,10 @@
 //! Objects of the log that are not what they were, or missing: starts and restores refuse them by name.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::thread;
 
-use tierce_harness::{TempDir, free_port};
+use tierce_harness::{TempDir, free_port, wait_until};
 
 use super::{objects, refused, start, stop, text, tool, url, wait_for_bucket};
 
@@ -85,4 +87,28 @@ fn an_object_that_is_missing_is_refused_by_name() {
     let empty = TempDir::new();
     let server = start(empty.path(), &bucket).start();
     server.connect().check("DBSIZE", ":10");
+}
+
+/// As a store may be behind a crash of its own: it refuses to create an object that it does not have.
+#[test]
+fn a_start_says_that_the_store_contradicts_itself_and_goes_on_when_it_does_not() {
+    let (bucket, dir) = (TempDir::new(), TempDir::new());
+    let server = start(dir.path(), &bucket).start();
+    let mut c = server.connect();
+    c.check("SET key value", "+OK");
+    wait_for_bucket(&mut c);
+    stop(server);
+    let last = objects(&bucket).pop().expect("a log");
+    let name = last.file_name().expect("a name").to_string_lossy();
+    let next = last.with_file_name(format!("{:020}", name.parse::<u64>().expect("a number") + 1));
+    symlink(dir.path().join("nothing"), &next).expect("a name for nothing");
+    let log = dir.path().join("log");
+    let launch = start(dir.path(), &bucket).with("logfile", text(&log));
+    let starting = thread::spawn(move || launch.start());
+    wait_until("it says so", || {
+        let told = fs::read_to_string(&log).unwrap_or_default();
+        told.contains("the store says that it is there, and does not find it")
+    });
+    fs::remove_file(&next).expect("it is there");
+    starting.join().expect("it starts").connect().check("GET key", "\"value\"");
 }

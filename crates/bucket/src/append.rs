@@ -149,6 +149,12 @@ pub(crate) async fn append(
                 progress.succeeded();
                 return Ok(Outcome::Deposed { object: name, node: record.header.node });
             }
+            // Another put may have been on its way that has failed. If it stays so, the store needs its operator.
+            Ok(None) if failure.is_conflict() => {
+                let contradiction = Error::Contradicts { object: name.clone() };
+                store.counters().note_failure(&contradiction);
+                progress.failed(store.env.boottime(), &contradiction);
+            }
             Ok(None) => progress.failed(store.env.boottime(), &failure),
             Err(error) => progress.failed(store.env.boottime(), &error),
         }

@@ -50,6 +50,12 @@ pub enum Error {
         /// How long one attempt may take.
         seconds: u64,
     },
+    /// The store refuses to create an object that it does not have. Its own records may disagree behind a crash.
+    #[error("cannot put {object}: the store says that it is there, and does not find it")]
+    Contradicts {
+        /// The key below the prefix.
+        object: String,
+    },
     /// An object is there and is not what it must be.
     #[error("{object} is damaged: {reason}")]
     Damaged {
@@ -199,7 +205,7 @@ impl Error {
             "InvalidToken",
         ];
         match self {
-            Self::Timeout { .. } => false,
+            Self::Timeout { .. } | Self::Contradicts { .. } => false,
             Self::Store { source, .. } if matches!(**source, E::Generic { .. }) => {
                 let text = source.to_string();
                 LASTING.iter().any(|code| text.contains(code)) || is_refused(&text)

@@ -147,7 +147,7 @@ impl Looked {
         let location = Location::parse(&url).map_err(unusable)?;
         runtime.block_on(location.check_credentials()).map_err(unusable)?;
         let store = Store::new(&location);
-        let looked = runtime.block_on(awaited(server, &store, async {
+        let looked = runtime.block_on(awaited(server, &store, Step::Look, async {
             probe(&store).await?;
             Group::open(&store).await
         }));
@@ -294,14 +294,14 @@ impl Looked {
             return Err(Error::Invalid(format!("bucket.state: {error}")));
         }
         let claim = claim_of(&server.config.settings(), before.node, right);
-        let claimed = self.runtime.block_on(async {
+        let claimed = self.runtime.block_on(awaited(server, &self.store, Step::Claim, async {
             match claiming {
                 Some(Claiming { nonce, .. }) => {
                     Owner::claim_behind(&self.store, &self.end, claim, nonce).await
                 }
                 None => Owner::claim(&self.store, claim).await,
             }
-        });
+        }));
         if let Err(Error::Owned { .. } | Error::WentOn { .. }) = claimed {
             // After any other error the CLAIM may land yet.
             let _ = self.place.write(before);
@@ -338,19 +338,46 @@ impl Drop for Bucket {
     }
 }
 
-/// Waits for a look at the store at the start, and says what it waits for if that takes long.
-async fn awaited<T>(server: &Server, store: &Store, look: impl Future<Output = T>) -> T {
+/// What a start waits for at the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The first look at the log.
+    Look,
+    /// A CLAIM, which may have to wait for the end of another's lease. Nothing but an answer ends it: it may have landed.
+    Claim,
+}
+
+/// Waits for the store at the start, and says what keeps it waiting if that takes long.
+async fn awaited<T>(
+    server: &Server,
+    store: &Store,
+    step: Step,
+    look: impl Future<Output = T>,
+) -> T {
     let mut look = pin!(look);
-    if let Ok(looked) = timeout(SILENT_MAX, look.as_mut()).await {
-        return looked;
+    let mut is_told = false;
+    loop {
+        if let Ok(looked) = timeout(SILENT_MAX, look.as_mut()).await {
+            return looked;
+        }
+        let (otherwise, unknown) = match step {
+            Step::Look => (
+                "If it does not answer within about a minute, this start fails",
+                Some("there is no answer yet"),
+            ),
+            Step::Claim => {
+                ("The start goes on when the store has taken the claim of its log", None)
+            }
+        };
+        let cause = store.counters().last_failure();
+        if let Some(cause) = cause.as_deref().or(unknown)
+            && !is_told
+        {
+            is_told = true;
+            let url = store.url();
+            server.log.warning(format_args!("The bucket {url} is awaited: {cause}. {otherwise}"));
+        }
     }
-    let cause = store.counters().last_failure();
-    server.log.warning(format_args!(
-        "The bucket {} is awaited: {}. If it does not answer within about a minute, this start fails",
-        store.url(),
-        cause.as_deref().unwrap_or("there is no answer yet")
-    ));
-    look.await
 }
 
 /// What the requests to the store run on.
