@@ -8,7 +8,7 @@
 //! Requests of other protocols pass [`Gates::admit`]: the same gates, except for what they have of their own,
 //! such as passwords.
 
-use tierce_keyspace::{Busy, ShardLocks};
+use tierce_keyspace::ShardLocks;
 use tierce_wire::resp::Args;
 
 use crate::caller::{Caller, ReplyMode};
@@ -20,46 +20,7 @@ use crate::execute::{self, Refused};
 use crate::kernel::Kernel;
 use crate::redirect;
 use crate::replica_level::ReplicaLevel;
-
-/// Why a request is held back; times are Unix milliseconds.
-#[derive(Clone, Copy)]
-pub enum Cause {
-    /// A pause, until this time.
-    Pause {
-        /// When it ends.
-        until_ms: i64,
-    },
-    /// Too many wrong passwords: an attempt waits until this time.
-    Guesses {
-        /// When it goes on.
-        until_ms: i64,
-    },
-    /// Out of memory; there may be more later.
-    Memory {
-        /// When to look again.
-        until_ms: i64,
-    },
-    /// Too many messages wait for their receivers; there may be fewer later.
-    Delivery {
-        /// When to look again.
-        until_ms: i64,
-    },
-    /// A sync that takes too long.
-    Device,
-    /// A shard that another thread holds for long.
-    Shard(usize),
-    /// Another thread holds the role still for long; it may be free later.
-    Role {
-        /// When to look again.
-        until_ms: i64,
-    },
-}
-
-impl From<Busy> for Cause {
-    fn from(busy: Busy) -> Self {
-        Self::Shard(busy.shard)
-    }
-}
+use crate::waiting::{Deferral, Obstacle};
 
 /// What the gates say of a request.
 pub enum Verdict<'k> {
@@ -68,7 +29,7 @@ pub enum Verdict<'k> {
     /// It is answered with an error.
     Refused(Refused<'k>),
     /// It waits.
-    Held(Cause),
+    Held(Deferral),
 }
 
 /// What the gates say of a request of any protocol.
@@ -78,7 +39,7 @@ pub enum Admission {
     /// It is answered with an error, in the words of its protocol.
     Refused(Fault),
     /// It waits.
-    Held(Cause),
+    Held(Deferral),
 }
 
 /// Why a request is refused that is right in itself.
@@ -312,7 +273,7 @@ impl Gates {
         {
             let (guesses, host) = (&kernel.acl.guesses, caller.client.host());
             if let Some(until_ms) = caller.attempt.waits_until(guesses, host, user, self.now_ms) {
-                return Verdict::Held(Cause::Guesses { until_ms });
+                return Verdict::Held(Deferral::At(Obstacle::Guesses, until_ms));
             }
         }
         let is_exempt = || {
@@ -343,7 +304,7 @@ impl Gates {
             && access.publishes
             && let Some(until_ms) = kernel.pause.holds(true, is_exempt, self.now_ms)
         {
-            return Verdict::Held(Cause::Pause { until_ms });
+            return Verdict::Held(Deferral::At(Obstacle::Pause, until_ms));
         }
         match self.admit(kernel, locks, access, is_exempt) {
             Admission::Passes
@@ -355,10 +316,10 @@ impl Gates {
             }
             // Publishers wait, as those of other messages cannot.
             Admission::Passes if access.publishes && kernel.pubsub.is_congested() => {
-                Verdict::Held(Cause::Delivery { until_ms: self.now_ms + 1 })
+                Verdict::Held(Deferral::At(Obstacle::Delivery, self.now_ms + 1))
             }
             Admission::Passes => Verdict::Passes,
-            Admission::Held(cause) => Verdict::Held(cause),
+            Admission::Held(deferral) => Verdict::Held(deferral),
             Admission::Refused(fault) => {
                 Verdict::Refused(Refused { command: Some(command), error: fault.error(kernel) })
             }
@@ -398,27 +359,27 @@ impl Gates {
         let may_write = access.writes || access.may_write;
         // Threads that change keys publish that.
         if may_write && self.is_congested {
-            return Admission::Held(Cause::Delivery { until_ms: self.now_ms + 1 });
+            return Admission::Held(Deferral::At(Obstacle::Delivery, self.now_ms + 1));
         }
         if self.paused
             && let Some(until_ms) = kernel.pause.holds(may_write, is_exempt, self.now_ms)
         {
-            return Admission::Held(Cause::Pause { until_ms });
+            return Admission::Held(Deferral::At(Obstacle::Pause, until_ms));
         }
         if may_write && self.is_late {
-            return Admission::Held(Cause::Device);
+            return Admission::Held(Deferral::On(Obstacle::SlowSync));
         }
         // Of a program only the calls that need memory are refused, if there is none.
         if access.may_write
             && self.limited
             && let Room::Soon = kernel.make_room(locks, 0, self.now_ms)
         {
-            return Admission::Held(Cause::Memory { until_ms: self.now_ms + 1 });
+            return Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1));
         }
         if access.grows && self.limited {
             return match kernel.make_room(locks, access.brings, self.now_ms) {
                 Room::Enough => Admission::Passes,
-                Room::Soon => Admission::Held(Cause::Memory { until_ms: self.now_ms + 1 }),
+                Room::Soon => Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1)),
                 Room::None => Admission::Refused(Fault::OutOfMemory),
             };
         }

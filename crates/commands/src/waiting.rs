@@ -2,7 +2,7 @@
 //!
 //! A connection executes its requests in order, so it waits for one thing at a time:
 //!
-//! * *A retry.* The request cannot run yet ([`Obstacle`]). It stays in the input, and is executed from its
+//! * *A retry.* The request cannot run yet ([`Deferral`]). It stays in the input, and is executed from its
 //!   beginning when the obstacle is, or may be, gone.
 //! * *A reply.* The request is taken, and its reply comes later ([`Awaited`]): from a thread that has it
 //!   ready, in an [`Answer`](crate::answer::Answer); for all clients that wait for the same event, by
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_keyspace::Waiter;
+use tierce_keyspace::{Busy, Waiter};
 use tierce_wire::number;
 
 use crate::durability::{SWITCHED_BY_ANOTHER, SyncPolicy, WalHandle};
@@ -98,6 +98,31 @@ pub enum Obstacle {
     Shard(usize),
     /// Another thread holds the role still for long.
     Role,
+}
+
+/// A request does not run now: why, and what has it tried again from its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deferral {
+    /// The end of the obstacle, which is announced to the threads whose clients wait for it.
+    On(Obstacle),
+    /// A moment, as Unix milliseconds: the obstacle may end without that anybody tells.
+    At(Obstacle, i64),
+}
+
+impl Deferral {
+    /// Why it does not run.
+    #[must_use]
+    pub fn obstacle(self) -> Obstacle {
+        match self {
+            Self::On(obstacle) | Self::At(obstacle, _) => obstacle,
+        }
+    }
+}
+
+impl From<Busy> for Deferral {
+    fn from(busy: Busy) -> Self {
+        Self::On(Obstacle::Shard(busy.shard))
+    }
 }
 
 /// A reply that is waited for.

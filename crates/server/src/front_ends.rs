@@ -14,14 +14,14 @@ use crate::command::{Access, Operation, Operations};
 use crate::commands::replica_level::{HeldReply, ReplicaLevel, Unconfirmed};
 use crate::execute::Guard;
 use crate::fetch::{PendingRead, add_key, is_enough};
-use crate::gates::{Admission, Cause, Fault, Gates};
+use crate::gates::{Admission, Fault, Gates};
 use crate::kernel::Kernel;
 use crate::meter::{Meter, Timing, Words};
 use crate::monitors;
 use crate::slowlog::shorten_words;
 use crate::stats::{Counters, Stat};
 use crate::suspend::suspend;
-use crate::waiting::Waits;
+use crate::waiting::{Deferral, Obstacle, Waits};
 
 /// A request of a protocol beside RESP, as the stages know it.
 pub trait Request {
@@ -116,7 +116,7 @@ pub enum Outcome {
 /// Why a batch stops before a request.
 pub enum Stop {
     /// The request has to wait.
-    Held(Cause),
+    Held(Deferral),
     /// It needs values that are on disk.
     Values(Vec<PendingRead>),
 }
@@ -199,11 +199,11 @@ impl<'k> Stages<'k> {
         &mut self,
         guard: &mut Guard<'_, '_>,
         access: Option<Access>,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), Deferral> {
         match admit(&self.gates, self.kernel, guard, access) {
             Admission::Passes => self.fault = None,
             Admission::Refused(fault) => self.fault = Some(fault),
-            Admission::Held(cause) => return Err(cause),
+            Admission::Held(deferral) => return Err(deferral),
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ fn lead_one<'a, 'k: 'a, R: Runner<'a, 'k>>(
             if runner.authenticates(request)
                 && let Some(until_ms) = runner.attempt_waits(request)
             {
-                return Err(Stop::Held(Cause::Guesses { until_ms }));
+                return Err(Stop::Held(Deferral::At(Obstacle::Guesses, until_ms)));
             }
             if passage == Passage::Gated {
                 pass_gates(runner, &requests[place..])?;

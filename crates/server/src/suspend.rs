@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tierce_net::{Flow, Io, OnHangup};
 
-use crate::gates::Cause;
 use crate::kernel::Kernel;
-use crate::waiting::{Counted, Obstacle, Patience, Waits};
+use crate::waiting::{Counted, Deferral, Obstacle, Patience, Waits};
 
 /// Suspends the connection for as long as it waits. Its timer is the one that ends its patience.
 #[cold]
@@ -23,18 +22,16 @@ pub fn suspend(waits: &Waits, io: &mut Io<'_>) -> Flow {
 
 /// Suspends the connection until what holds its next request back may be over.
 #[cold]
-pub fn hold(waits: &mut Waits, kernel: &Kernel, cause: Cause, io: &mut Io<'_>) -> Flow {
-    let now_ms = io.now().unix_ms as i64;
-    let left = |until_ms: i64| (until_ms - now_ms).max(1) as u64;
-    let (obstacle, patience) = match cause {
-        Cause::Pause { until_ms } => (Obstacle::Pause, Patience::Ms(left(until_ms))),
-        Cause::Guesses { until_ms } => (Obstacle::Guesses, Patience::Ms(left(until_ms))),
-        Cause::Memory { until_ms } => (Obstacle::Memory, Patience::Ms(left(until_ms))),
-        Cause::Delivery { until_ms } => (Obstacle::Delivery, Patience::Ms(left(until_ms))),
-        Cause::Role { until_ms } => (Obstacle::Role, Patience::Ms(left(until_ms))),
-        Cause::Device => (Obstacle::SlowSync, Patience::Ms(kernel.durability.hold_back())),
+pub fn hold(waits: &mut Waits, kernel: &Kernel, deferral: Deferral, io: &mut Io<'_>) -> Flow {
+    let obstacle = deferral.obstacle();
+    let patience = match deferral {
+        Deferral::At(_, until_ms) => {
+            Patience::Ms((until_ms - io.now().unix_ms as i64).max(1) as u64)
+        }
+        Deferral::On(Obstacle::SlowSync) => Patience::Ms(kernel.durability.hold_back()),
         // A program that holds it for too long is told, and does not make the client wait any longer.
-        Cause::Shard(shard) => (Obstacle::Shard(shard), patience_with_programs(kernel, shard)),
+        Deferral::On(Obstacle::Shard(shard)) => patience_with_programs(kernel, shard),
+        Deferral::On(_) => Patience::Forever,
     };
     waits.retry_after(obstacle, patience);
     if obstacle == Obstacle::Pause {

@@ -46,12 +46,8 @@ enum Outcome {
     Nothing,
     /// It is not to be served any more.
     Passed,
-    /// Another thread holds this shard for long, which it needs.
-    Busy(usize),
-    /// It takes too long for a worker.
-    Long,
-    /// A gate has closed since the key changed.
-    Held,
+    /// It did not come to run.
+    Interrupted(Interrupt),
 }
 
 /// Serves all clients that wait for keys that were changed with these locks. Their commands may change
@@ -101,7 +97,7 @@ impl<'k> Serving<'k, '_> {
         // Groups that have read all of the stream: one look is enough for all of their consumers that wait.
         let mut read_up: Vec<Box<[u8]>> = Vec::new();
         // Shards that others hold for long: clients that need them are tried again with the first of them.
-        let mut busy: Vec<usize> = Vec::new();
+        let mut busy_shards: Vec<usize> = Vec::new();
         let keyspace = &self.kernel.keyspace;
         let hash = keyspace.hash(&key.1);
         loop {
@@ -115,7 +111,7 @@ impl<'k> Serving<'k, '_> {
                 waiter.about::<Blocked>().is_none_or(|blocked| {
                     let is_read_up =
                         blocked.group.as_ref().is_some_and(|group| read_up.contains(group));
-                    !is_read_up && !blocked.needs_any(&busy)
+                    !is_read_up && !blocked.needs_any(&busy_shards)
                 })
             };
             let Some(waiter) = locks.claim_waiter(key, after, self.now_ms, may_find) else {
@@ -131,19 +127,19 @@ impl<'k> Serving<'k, '_> {
                     let blocked = waiter.about::<Blocked>();
                     read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
                 }
-                Outcome::Busy(shard) => {
+                Outcome::Interrupted(Interrupt::Busy(busy)) => {
                     keys.iter().for_each(|key| self.leave_for_later(locks, key));
                     // The key is there for those behind it.
-                    busy.push(shard);
+                    busy_shards.push(busy.shard);
                 }
-                Outcome::Long => {
+                Outcome::Interrupted(Interrupt::Long) => {
                     keys.iter().cloned().for_each(|key| self.kernel.offload.serve(key));
                     if self.writes(&waiter) {
                         // It goes before those behind it.
                         return;
                     }
                 }
-                Outcome::Held => {
+                Outcome::Interrupted(Interrupt::Gate | Interrupt::Role) => {
                     let works = keys.iter().cloned().map(Work::Serve);
                     return works
                         .for_each(|work| self.kernel.offload.put_off(work, RETRY_GATE_AFTER));
@@ -260,7 +256,7 @@ impl<'k> Serving<'k, '_> {
             caller.proto = deferred.choose_proto();
         }
         if self.at_once && !blocked.is_in_one_shard() {
-            return Outcome::Long;
+            return Outcome::Interrupted(Interrupt::Long);
         }
         if let Err(error) = self.check_rights(blocked, caller, command) {
             let mut reply = Reply::new(self.output, caller.proto);
@@ -278,12 +274,10 @@ impl<'k> Serving<'k, '_> {
         let request = Request::new(caller, command, args, Mode::Attempt(&attempt));
         let mut ctx = Context::new(turn, request, locks, reply);
         if may_leave && let Some(busy) = ctx.held_by_program(PATIENCE) {
-            return Outcome::Busy(busy.shard);
+            return Outcome::Interrupted(Interrupt::Busy(busy));
         }
         if let Err(error) = ctx.enter() {
             match ctx.fail(&error) {
-                Some(Interrupt::Long) => return Outcome::Long,
-                Some(Interrupt::Busy(busy)) => return Outcome::Busy(busy.shard),
                 Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
                     // It began to wait when the role changed.
                     let error = ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE);
@@ -293,7 +287,7 @@ impl<'k> Serving<'k, '_> {
                     // Its level can no longer be met, and others wait behind it.
                     ctx.fail(&CommandError::TOO_FEW_REPLICAS);
                 }
-                Some(Interrupt::Gate | Interrupt::Role) => return Outcome::Held,
+                Some(interrupt) => return Outcome::Interrupted(interrupt),
                 None => {}
             }
             return Outcome::Refused;

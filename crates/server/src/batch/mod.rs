@@ -17,7 +17,6 @@ use crate::connection::output_class_of;
 use crate::execute::Bodies;
 use crate::fetch::PendingRead;
 use crate::fetcher::Fetcher;
-use crate::gates::Cause;
 use crate::held::Held;
 use crate::kernel::Kernel;
 use crate::plan::Plan;
@@ -25,6 +24,7 @@ use crate::session::Session;
 use crate::stats::Counters;
 use crate::suspend::{hold, suspend};
 use crate::turn::Turn;
+use crate::waiting::Deferral;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a deep
 /// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
@@ -106,7 +106,7 @@ enum Progress {
     /// So were those up to this index, and the others have to wait until other connections had their turn.
     Yielding { index: usize },
     /// The request with this index is held back.
-    Held { index: usize, cause: Cause },
+    Held { index: usize, deferral: Deferral },
     /// The request with this index has to wait until replicas have confirmed the writes before it.
     Unconfirmed { index: usize },
     /// The request with this index gets its reply later.
@@ -190,7 +190,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     session.parser.rewind();
                     return if io.input().is_empty() { Flow::Continue } else { Flow::Yield };
                 }
-                Progress::Held { index, cause } => return self.hold(session, io, index, cause),
+                Progress::Held { index, deferral } => {
+                    return self.hold(session, io, index, deferral);
+                }
                 Progress::Unconfirmed { .. } => unreachable!("writes before it are held"),
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
@@ -275,7 +277,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 session.parser.rewind();
                 None
             }
-            Progress::Held { index, cause } => Some(self.hold(session, io, index, cause)),
+            Progress::Held { index, deferral } => Some(self.hold(session, io, index, deferral)),
             Progress::Unconfirmed { .. } => unreachable!("nothing is before it"),
             Progress::Waiting { .. } => {
                 io.consume(consumed);
@@ -309,9 +311,15 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 
     /// Leaves the requests from `index` on in the input until they may be executed.
     #[cold]
-    fn hold(&self, session: &mut Session, io: &mut Io<'_>, index: usize, cause: Cause) -> Flow {
+    fn hold(
+        &self,
+        session: &mut Session,
+        io: &mut Io<'_>,
+        index: usize,
+        deferral: Deferral,
+    ) -> Flow {
         self.leave(session, io, index);
-        hold(&mut session.caller.waits, self.kernel, cause, io)
+        hold(&mut session.caller.waits, self.kernel, deferral, io)
     }
 
     /// The rest of the input is the beginning of a request.

@@ -12,7 +12,7 @@ use crate::caller::{Caller, ReplyMode};
 use crate::command::{Command, Flags};
 use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Context, Mode, Refused, Request, Turn};
-use crate::gates::{Cause, Gates, Verdict};
+use crate::gates::{Gates, Verdict};
 use crate::hot_keys::Probe;
 use crate::meter::{Meter, Timing};
 use crate::monitors;
@@ -21,7 +21,7 @@ use crate::plan::Planned;
 use crate::reply::Reply;
 use crate::slowlog;
 use crate::stats::Stat;
-use crate::waiting::Awaited;
+use crate::waiting::{Awaited, Deferral, Obstacle};
 
 impl<'k> BatchRunner<'k, '_> {
     /// Executes the requests of the batch in order: for each the gates, what it needs from disk, its run
@@ -89,8 +89,8 @@ impl<'k> BatchRunner<'k, '_> {
                         self.refuse(caller, output, refused);
                         continue;
                     }
-                    Verdict::Held(cause) => {
-                        progress = Progress::Held { index, cause };
+                    Verdict::Held(deferral) => {
+                        progress = Progress::Held { index, deferral };
                         break;
                     }
                 }
@@ -110,7 +110,7 @@ impl<'k> BatchRunner<'k, '_> {
                         break;
                     }
                     Err(busy) => {
-                        progress = Progress::Held { index, cause: busy.into() };
+                        progress = Progress::Held { index, deferral: busy.into() };
                         break;
                     }
                 }
@@ -147,13 +147,13 @@ impl<'k> BatchRunner<'k, '_> {
                     monitors::show(self.kernel, command, caller, args);
                 }
                 progress = match interrupt {
-                    Interrupt::Busy(busy) => Progress::Held { index, cause: busy.into() },
+                    Interrupt::Busy(busy) => Progress::Held { index, deferral: busy.into() },
                     Interrupt::Long => Progress::Waiting { index },
                     // A worker judges right before it runs.
                     Interrupt::Gate => Progress::Unconfirmed { index },
                     Interrupt::Role => {
                         let until_ms = now_ms + RETRY_ROLE_AFTER_MS;
-                        Progress::Held { index, cause: Cause::Role { until_ms } }
+                        Progress::Held { index, deferral: Deferral::At(Obstacle::Role, until_ms) }
                     }
                 };
                 break;

@@ -159,8 +159,8 @@ pub fn serve(
             _ if closing => return Flow::Close,
             End::Full => server.memcached.counters(worker).add(Count::Yields, 1),
             End::OfBatch => {}
-            End::Stopped(Stop::Held(cause)) => {
-                return hold(&mut session.waits, server.kernel, cause, io);
+            End::Stopped(Stop::Held(deferral)) => {
+                return hold(&mut session.waits, server.kernel, deferral, io);
             }
             End::Stopped(Stop::Values(wanted)) => {
                 return fetcher.fetch(server.kernel, &mut session.waits, io, wanted);
@@ -435,7 +435,9 @@ fn dump(
     let (gates, mut guard) = (Gates::read_for_all(server.kernel, now_ms), Guard::new(locks));
     match front_ends::admit(&gates, server.kernel, &mut guard, Some(Access::READ)) {
         Admission::Passes => {}
-        Admission::Held(cause) => return Some(hold(&mut session.waits, server.kernel, cause, io)),
+        Admission::Held(deferral) => {
+            return Some(hold(&mut session.waits, server.kernel, deferral, io));
+        }
         Admission::Refused(fault) => {
             // In the place of its end.
             session.dump = None;

@@ -123,8 +123,8 @@ pub fn serve(
             End::Full if io.output().exceeds_limit() => return Flow::Close,
             End::Full if turn.is_over(kernel) && !io.input().is_empty() => return Flow::Yield,
             End::Full => {}
-            End::Stopped(Stop::Held(cause)) => {
-                return hold(&mut session.waits, kernel, cause, io);
+            End::Stopped(Stop::Held(deferral)) => {
+                return hold(&mut session.waits, kernel, deferral, io);
             }
             End::Stopped(Stop::Values(wanted)) => {
                 return fetcher.fetch(kernel, &mut session.waits, io, wanted);
