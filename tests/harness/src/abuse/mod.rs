@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use self::abuser::Abuser;
 use self::memory::{Memory, Observer};
 use self::target::Target;
-use crate::Launch;
+use crate::{LIMIT, Launch, takes_up_to_seconds};
 
 /// What to do to a server.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,13 @@ impl Abuse {
 }
 
 impl Extent {
+    /// Allows the thread that calls it as long as both rounds take.
+    fn allow_time(self) {
+        if let Self::Time(time) = self {
+            takes_up_to_seconds(time.as_secs() * 2 + LIMIT.as_secs());
+        }
+    }
+
     /// A first part of it, after which all caches and pools have their sizes.
     fn first(self) -> Self {
         match self {
@@ -92,10 +99,11 @@ impl Extent {
 /// When a witness got a wrong reply, the server has panicked or ended, or its memory has grown.
 #[must_use]
 pub fn run(launch: Launch, abuse: Abuse) -> Report {
+    abuse.extent.allow_time();
     let target = Target::start(launch);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let witnesses = witness::start_all(scope, &target, abuse.seed, &done);
+        let witnesses = witness::start_all(scope, &target, abuse, &done);
         // Whatever fails, the witnesses end.
         let end = EndOnDrop(&done);
         let mut observer = Observer::new(&target);
@@ -131,7 +139,10 @@ fn attack(target: &Target, abuse: Abuse) -> BTreeMap<&'static str, usize> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..abuse.abusers)
             .map(|number| {
-                scope.spawn(move || Abuser::new(target, &abuse, number).attack(abuse.extent))
+                scope.spawn(move || {
+                    abuse.extent.allow_time();
+                    Abuser::new(target, &abuse, number).attack(abuse.extent)
+                })
             })
             .collect();
         for thread in threads {

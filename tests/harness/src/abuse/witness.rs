@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
+use super::Abuse;
 use super::bytes::{Language, frame, pedrokv_request};
 use super::memory::remove_keys;
 use super::target::Target;
@@ -57,7 +58,7 @@ type Starting<'s> = (&'static str, ScopedJoinHandle<'s, Witnessed>);
 pub(super) fn start_all<'s, 'e>(
     scope: &'s Scope<'s, 'e>,
     target: &'e Target,
-    seed: u64,
+    abuse: Abuse,
     done: &'e AtomicBool,
 ) -> Vec<Starting<'s>> {
     let mut clients: Vec<(&'static str, Box<dyn Client + Send>)> = vec![
@@ -80,8 +81,12 @@ pub(super) fn start_all<'s, 'e>(
         assert_eq!(client.get("w"), None, "{name}");
     }
     let start = |(number, (name, client)): (u64, (&'static str, Box<dyn Client + Send>))| {
-        let random = Random::new(seed ^ (number + 1));
-        (name, scope.spawn(move || verify(client, number, random, done)))
+        let random = Random::new(abuse.seed ^ (number + 1));
+        let witness = move || {
+            abuse.extent.allow_time();
+            verify(client, number, random, done)
+        };
+        (name, scope.spawn(witness))
     };
     (0..).zip(clients).map(start).collect()
 }
