@@ -89,6 +89,25 @@ impl Fault {
 /// The gates of one batch.
 pub struct Gates {
     now_ms: i64,
+    closed: Closed,
+    /// A client watches all commands.
+    pub watched: bool,
+    /// What requests cost their keys is collected.
+    pub measured: bool,
+    /// Values may be on disk.
+    pub has_spilled: bool,
+    /// The replicas that have a write before it is acknowledged.
+    pub level: Option<ReplicaLevel>,
+    open: bool,
+    /// They would be open, but not everything is allowed to the caller.
+    open_to_restricted: bool,
+    /// They would be open, but the caller queues its requests.
+    open_to_queue: bool,
+}
+
+/// Why requests may not pass.
+#[derive(Default)]
+struct Closed {
     /// The log takes no writes.
     refuses_writes: bool,
     /// A sync takes so long that writes wait.
@@ -103,23 +122,49 @@ pub struct Gates {
     is_loading: bool,
     /// It has too few replicas itself.
     lacks_replicas: bool,
+    /// Clients are paused, or some of them.
     paused: bool,
+    /// Memory is limited.
     limited: bool,
-    /// A client watches all commands.
-    pub watched: bool,
-    /// What requests cost their keys is collected.
-    pub measured: bool,
-    /// Values may be on disk.
-    pub has_spilled: bool,
     /// Changes are published, or told to clients that track keys, faster than these get them.
     is_congested: bool,
-    /// The replicas that have a write before it is acknowledged.
-    pub level: Option<ReplicaLevel>,
-    open: bool,
-    /// They would be open, but not everything is allowed to the caller.
-    open_to_restricted: bool,
-    /// They would be open, but the caller queues its requests.
-    open_to_queue: bool,
+}
+
+// In both, the role is looked at behind the pause: a failover pauses clients before it changes the role.
+impl Closed {
+    fn of(kernel: &Kernel, policy: SyncPolicy, now_ms: i64) -> Self {
+        Self {
+            paused: kernel.pause.is_on(now_ms),
+            refuses_writes: kernel.durability.refuses_writes(),
+            is_late: kernel.durability.holds_back(|| policy),
+            cannot_save: kernel.persistence.refuses_writes(),
+            is_read_only: kernel.role.is_read_only(),
+            is_stale: kernel.role.is_stale(),
+            is_loading: kernel.loading.is_on(),
+            lacks_replicas: kernel.role.lacks_replicas(),
+            limited: kernel.keyspace.has_memory_limit(),
+            is_congested: is_congested(kernel),
+        }
+    }
+
+    /// Whether any of these is so: asked for each batch, so that nothing is stored that is not needed.
+    #[inline(always)]
+    fn any(kernel: &Kernel, policy: impl Fn() -> SyncPolicy, now_ms: i64) -> bool {
+        kernel.pause.is_on(now_ms)
+            | kernel.durability.refuses_writes()
+            | kernel.durability.holds_back(policy)
+            | kernel.persistence.refuses_writes()
+            | kernel.role.is_closed_to_some()
+            | kernel.loading.is_on()
+            | kernel.keyspace.has_memory_limit()
+            | is_congested(kernel)
+    }
+}
+
+#[inline(always)]
+fn is_congested(kernel: &Kernel) -> bool {
+    let is_told = kernel.keyspace.wants_events() || kernel.pubsub.tracker_count() > 0;
+    is_told && kernel.pubsub.is_congested()
 }
 
 impl Gates {
@@ -136,9 +181,7 @@ impl Gates {
     pub fn read_for_all(kernel: &Kernel, now_ms: i64) -> Self {
         let mut gates = Self::at(now_ms);
         let policy = || kernel.config.live().appendfsync();
-        let is_special = gates.are_closed_to_some(kernel, policy)
-            | gates.look_for_level(kernel, ReplicaLevel::of_server(kernel));
-        gates.open = !is_special & !gates.watched & !gates.has_spilled;
+        gates.open = !gates.read_closed(kernel, policy, ReplicaLevel::of_server(kernel));
         gates
     }
 
@@ -146,19 +189,10 @@ impl Gates {
     fn at(now_ms: i64) -> Self {
         Self {
             now_ms,
-            refuses_writes: false,
-            is_late: false,
-            cannot_save: false,
-            is_read_only: false,
-            is_stale: false,
-            is_loading: false,
-            lacks_replicas: false,
-            paused: false,
-            limited: false,
+            closed: Closed::default(),
             watched: false,
             measured: false,
             has_spilled: false,
-            is_congested: false,
             level: None,
             open: false,
             open_to_restricted: false,
@@ -170,12 +204,9 @@ impl Gates {
     #[inline]
     pub fn reread(&mut self, kernel: &Kernel, caller: &mut Caller) {
         caller.renew_rights(&kernel.acl.users);
-        let is_special = self.are_closed_to_some(kernel, || caller.sync_policy(kernel));
-        let is_special = is_special
-            | self.look_for_level(kernel, caller.replica_level(kernel))
-            | self.watched
-            | self.measured
-            | self.has_spilled
+        let level = caller.replica_level(kernel);
+        let is_closed = self.read_closed(kernel, || caller.sync_policy(kernel), level);
+        let is_special = is_closed
             | !caller.authenticated
             | (caller.reply_mode != ReplyMode::On)
             | caller.gets_messages();
@@ -186,40 +217,41 @@ impl Gates {
         self.open_to_queue = !is_special & queues & !is_restricted;
     }
 
+    /// Whether any request has to stop somewhere, or is seen by somebody. Only then it matters where.
     #[inline(always)]
-    fn are_closed_to_some(&mut self, kernel: &Kernel, policy: impl FnOnce() -> SyncPolicy) -> bool {
-        self.refuses_writes = kernel.durability.refuses_writes();
-        self.is_late = kernel.durability.holds_back(policy);
-        self.has_spilled = kernel.keyspace.has_spilled();
-        self.watched = kernel.clients.has_monitors();
-        self.measured = kernel.hot_keys.is_on();
-        self.paused = kernel.pause.is_on(self.now_ms);
-        self.limited = kernel.keyspace.has_memory_limit();
-        self.cannot_save = kernel.persistence.refuses_writes();
-        let is_told = kernel.keyspace.wants_events() || kernel.pubsub.tracker_count() > 0;
-        self.is_congested = is_told && kernel.pubsub.is_congested();
-        self.is_read_only = kernel.role.is_read_only();
-        self.is_stale = kernel.role.is_stale();
-        self.is_loading = kernel.loading.is_on();
-        self.lacks_replicas = kernel.role.lacks_replicas();
-        let refuses = self.refuses_writes
-            | self.cannot_save
-            | self.is_read_only
-            | self.is_loading
-            | self.lacks_replicas;
-        refuses | self.is_late | self.paused | self.limited | self.is_congested
+    fn read_closed(
+        &mut self,
+        kernel: &Kernel,
+        policy: impl Fn() -> SyncPolicy,
+        level: Option<ReplicaLevel>,
+    ) -> bool {
+        let is_closed = Closed::any(kernel, &policy, self.now_ms)
+            | level.is_some()
+            | kernel.clients.has_monitors()
+            | kernel.hot_keys.is_on()
+            | kernel.keyspace.has_spilled();
+        if is_closed {
+            self.read_each(kernel, policy(), level);
+        } else if self.level.is_some() | self.watched | self.measured | self.has_spilled {
+            *self = Self::at(self.now_ms);
+        } else {
+            self.closed = Closed::default();
+        }
+        is_closed
     }
 
-    /// True if writes wait for replicas.
-    #[inline]
-    fn look_for_level(&mut self, kernel: &Kernel, level: Option<ReplicaLevel>) -> bool {
+    #[cold]
+    fn read_each(&mut self, kernel: &Kernel, policy: SyncPolicy, level: Option<ReplicaLevel>) {
+        self.closed = Closed::of(kernel, policy, self.now_ms);
+        self.watched = kernel.clients.has_monitors();
+        self.measured = kernel.hot_keys.is_on();
+        self.has_spilled = kernel.keyspace.has_spilled();
         self.level = level;
         if level.is_some() {
-            self.lacks_replicas = kernel.lacks_replicas(level);
+            self.closed.lacks_replicas = kernel.lacks_replicas(level);
             // Behind the failover, during which writes are held back, and then refused as those of a replica.
-            self.is_read_only |= kernel.role.is_read_only();
+            self.closed.is_read_only |= kernel.role.is_read_only();
         }
-        level.is_some()
     }
 
     /// Whether `command` passes without another look, and changes nothing that is decided here.
@@ -245,7 +277,7 @@ impl Gates {
     /// `true` if [`Gates::judge`] may remove keys to make room.
     #[inline]
     pub fn may_evict(&self) -> bool {
-        self.limited
+        self.closed.limited
     }
 
     /// Whether every request on data passes without another look.
@@ -282,25 +314,25 @@ impl Gates {
                 || spec.name == "client"
         };
         // Before what a replica cannot do at the moment: its primary may.
-        if self.is_read_only
+        if self.closed.is_read_only
             && redirect::concerns(caller, command)
             && let Some(error) = kernel.redirection()
         {
             return Verdict::Refused(Refused { command: Some(command), error });
         }
-        if self.is_loading && !caller.runs_while_loading(command) {
+        if self.closed.is_loading && !caller.runs_while_loading(command) {
             let error = CommandError::LOADING;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
         let access = caller.access_of(command);
         // That a replica takes no writes is said first, as it stays true when the primary is back.
-        let is_for_primary = access.writes && self.is_read_only;
-        if self.is_stale && !is_for_primary && !caller.runs_when_stale(command) {
+        let is_for_primary = access.writes && self.closed.is_read_only;
+        if self.closed.is_stale && !is_for_primary && !caller.runs_when_stale(command) {
             let error = CommandError::PRIMARY_IS_DOWN;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
         // A message goes into the stream, of which a pause is to see the end.
-        if self.paused
+        if self.closed.paused
             && access.publishes
             && let Some(until_ms) = kernel.pause.holds(true, is_exempt, self.now_ms)
         {
@@ -329,9 +361,9 @@ impl Gates {
     /// Why no data may be shown: they are old, or not there yet.
     #[must_use]
     pub fn hide_data(&self) -> Option<Fault> {
-        match self {
-            Self { is_loading: true, .. } => Some(Fault::Loading),
-            Self { is_stale: true, .. } => Some(Fault::Stale),
+        match self.closed {
+            Closed { is_loading: true, .. } => Some(Fault::Loading),
+            Closed { is_stale: true, .. } => Some(Fault::Stale),
             _ => None,
         }
     }
@@ -344,39 +376,39 @@ impl Gates {
         access: Access,
         is_exempt: impl FnOnce() -> bool,
     ) -> Admission {
-        if access.writes && self.is_read_only {
+        if access.writes && self.closed.is_read_only {
             return Admission::Refused(Fault::ReadOnly);
         }
-        if access.writes && self.lacks_replicas {
+        if access.writes && self.closed.lacks_replicas {
             return Admission::Refused(Fault::TooFewReplicas);
         }
-        if access.writes && self.cannot_save {
+        if access.writes && self.closed.cannot_save {
             return Admission::Refused(Fault::NotSaved);
         }
-        if access.writes && self.refuses_writes {
+        if access.writes && self.closed.refuses_writes {
             return Admission::Refused(Fault::NotLogged);
         }
         let may_write = access.writes || access.may_write;
         // Threads that change keys publish that.
-        if may_write && self.is_congested {
+        if may_write && self.closed.is_congested {
             return Admission::Held(Deferral::At(Obstacle::Delivery, self.now_ms + 1));
         }
-        if self.paused
+        if self.closed.paused
             && let Some(until_ms) = kernel.pause.holds(may_write, is_exempt, self.now_ms)
         {
             return Admission::Held(Deferral::At(Obstacle::Pause, until_ms));
         }
-        if may_write && self.is_late {
+        if may_write && self.closed.is_late {
             return Admission::Held(Deferral::On(Obstacle::SlowSync));
         }
         // Of a program only the calls that need memory are refused, if there is none.
         if access.may_write
-            && self.limited
+            && self.closed.limited
             && let Room::Soon = kernel.make_room(locks, 0, self.now_ms)
         {
             return Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1));
         }
-        if access.grows && self.limited {
+        if access.grows && self.closed.limited {
             return match kernel.make_room(locks, access.brings, self.now_ms) {
                 Room::Enough => Admission::Passes,
                 Room::Soon => Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1)),

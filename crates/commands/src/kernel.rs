@@ -483,6 +483,7 @@ impl Kernel {
     }
 
     /// What a request may look like.
+    #[inline]
     pub fn request_limits(&self, auth: AuthState) -> Limits {
         let max_bulk_len = self.config.live().proto_max_bulk_len() as usize;
         // Redis receives 16 KiB at a time, and looks for the end of a line before it looks at its length.

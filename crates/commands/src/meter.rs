@@ -112,6 +112,7 @@ impl Thresholds {
     /// that asks for less wants single commands timed.
     const RUN_MICROS: i64 = 1000;
 
+    #[inline]
     fn of(kernel: &Kernel) -> Self {
         let slow = kernel.config.live().slowlog_log_slower_than();
         let spike = kernel.config.live().latency_monitor_threshold();
@@ -193,6 +194,7 @@ impl<'k> Meter<'k> {
         &self.kinds[..usize::from(self.kinds_len)]
     }
 
+    #[inline]
     fn place_of(&self, id: CommandId) -> Option<u16> {
         self.kinds().iter().position(|(kind, _)| *kind == id).map(|place| place as u16)
     }
@@ -297,6 +299,7 @@ impl<'k> Meter<'k> {
     }
 
     /// Nanoseconds since the last lap.
+    #[inline]
     fn lap(&mut self) -> u64 {
         let now_nanos = (self.kernel.nanos)();
         let nanos = now_nanos.saturating_sub(self.since_nanos);

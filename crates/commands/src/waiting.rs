@@ -312,6 +312,12 @@ impl Waits {
         matches!(self.wait, Wait::Nothing)
     }
 
+    /// Whether requests are executed as they come, and replies sent as they are written.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.is_idle() && !self.logged.awaits_device
+    }
+
     /// Has the next request tried again when `obstacle` is gone, or after so long.
     pub fn retry_after(&mut self, obstacle: Obstacle, patience: Patience) {
         debug_assert!(self.is_idle(), "one thing at a time");

@@ -184,7 +184,7 @@ impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn note_ready(&self, key: &[u8]) {
         if self.interest().includes(Interest::WAITERS) {
-            self.effects.ready.note(self.db, key);
+            self.effects.notices().ready.note(self.db, key);
         }
     }
 

@@ -1,6 +1,8 @@
 //! What a thread has done under its locks and must report to others: collected while the shards are locked,
 //! and delivered before they are unlocked.
 
+use std::cell::OnceCell;
+
 use crate::cached::Invalidated;
 use crate::event::{Events, Origin};
 use crate::interest::Interest;
@@ -8,7 +10,7 @@ use crate::keyspace::Keyspace;
 use crate::log::pending::{Pending, PendingMark};
 use crate::planted::{self, Fault};
 use crate::stream_place::Due;
-use crate::waiters::Ready;
+use crate::waiters::{Ready, WaitKey};
 use crate::watch::Touched;
 
 /// The effects of what one guard does.
@@ -21,6 +23,15 @@ pub(crate) struct Effects<'k> {
     pub(crate) pending: Option<Pending<'k>>,
     /// The place in a stream that this leads to.
     pub(crate) due_place: Option<Due>,
+    /// Made when there is something to tell: mostly there is nothing.
+    notices: OnceCell<Box<Notices>>,
+    #[cfg(debug_assertions)]
+    pub(crate) naming: crate::event::Naming,
+}
+
+/// What clients and listeners are to be told of.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
     /// Keys that were changed and that a client may wait for. They outlive the locks.
     pub(crate) ready: Ready,
     /// Keys that were changed and are watched.
@@ -28,8 +39,6 @@ pub(crate) struct Effects<'k> {
     pub(crate) events: Events,
     /// Keys that were changed and that clients may have cached.
     pub(crate) invalidated: Invalidated,
-    #[cfg(debug_assertions)]
-    pub(crate) naming: crate::event::Naming,
 }
 
 impl<'k> Effects<'k> {
@@ -41,13 +50,40 @@ impl<'k> Effects<'k> {
             origin: Origin::SERVER,
             pending: pending(keyspace, interest),
             due_place: None,
-            ready: Ready::default(),
-            touched: Touched::default(),
-            events: Events::default(),
-            invalidated: Invalidated::default(),
+            notices: OnceCell::new(),
             #[cfg(debug_assertions)]
             naming: crate::event::Naming::default(),
         }
+    }
+
+    /// Where something is noted.
+    #[cold]
+    pub(crate) fn notices(&self) -> &Notices {
+        self.notices.get_or_init(Box::default)
+    }
+
+    /// The same, to change what was noted.
+    #[cold]
+    pub(crate) fn notices_mut(&mut self) -> &mut Notices {
+        self.notices();
+        self.notices.get_mut().expect("they were made")
+    }
+
+    /// What was noted, if anything was.
+    #[inline]
+    pub(crate) fn noted(&mut self) -> Option<&mut Notices> {
+        self.notices.get_mut().map(|notices| &mut **notices)
+    }
+
+    /// Whether keys were changed that clients may wait for.
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        self.notices.get().is_some_and(|notices| notices.ready.len() > 0)
+    }
+
+    /// These keys. None are left.
+    pub(crate) fn take_ready(&mut self) -> Vec<WaitKey> {
+        self.noted().map_or_else(Vec::new, |notices| notices.ready.take())
     }
 
     #[inline]
@@ -124,12 +160,14 @@ impl<'k> Effects<'k> {
             None => self.pending.as_mut().is_some_and(Pending::append),
             Some(_) => self.commit_with_place(keyspace),
         };
-        if !self.events.is_empty() || !self.invalidated.is_empty() {
-            self.tell(keyspace);
+        if let Some(notices) = self.noted() {
+            notices.tell(keyspace);
         }
         has_logged
     }
+}
 
+impl Notices {
     #[cold]
     fn tell(&mut self, keyspace: &Keyspace) {
         if !self.events.is_empty() {
@@ -160,11 +198,14 @@ pub(crate) struct EffectsMark {
 impl Effects<'_> {
     /// Where [`Effects::truncate`] goes back to.
     pub(crate) fn mark(&self) -> EffectsMark {
+        let pending = self.pending.as_ref().map_or_else(PendingMark::default, Pending::mark);
+        let mark = EffectsMark { pending, ready: 0, touched: 0, events: 0 };
+        let Some(notices) = self.notices.get() else { return mark };
         EffectsMark {
-            pending: self.pending.as_ref().map_or_else(PendingMark::default, Pending::mark),
-            ready: self.ready.len(),
-            touched: self.touched.len(),
-            events: self.events.len(),
+            ready: notices.ready.len(),
+            touched: notices.touched.len(),
+            events: notices.events.len(),
+            ..mark
         }
     }
 
@@ -175,14 +216,15 @@ impl Effects<'_> {
         {
             pending.truncate(to.pending);
         }
+        let Some(notices) = self.noted() else { return };
         if !planted::is(Fault::UndoOfReadyKeys) {
-            self.ready.truncate(to.ready);
+            notices.ready.truncate(to.ready);
         }
         if !planted::is(Fault::UndoOfTouchedKeys) {
-            self.touched.truncate(to.touched);
+            notices.touched.truncate(to.touched);
         }
         if !planted::is(Fault::UndoOfEvents) {
-            self.events.truncate(to.events);
+            notices.events.truncate(to.events);
         }
     }
 

@@ -319,7 +319,7 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn event(&self, event: Event, key: &[u8]) {
         if self.effects.interest().includes(Interest::of_classes(event.class())) {
-            self.effects.events.note(event, self.db, key, self.effects.origin());
+            self.effects.notices().events.note(event, self.db, key, self.effects.origin());
         }
     }
 
@@ -327,7 +327,7 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn event_of_itself(&self, event: Event, key: &[u8]) {
         if self.effects.interest().includes(Interest::of_classes(event.class())) {
-            self.effects.events.note(event, self.db, key, Origin::SERVER);
+            self.effects.notices().events.note(event, self.db, key, Origin::SERVER);
         }
     }
 }
@@ -414,7 +414,8 @@ impl ShardLocks<'_> {
     /// Names what has happened to a whole database.
     pub(crate) fn event_of_database(&mut self, event: Event, db: DbIndex) {
         if self.thread.effects.interest().includes(Interest::of_classes(event.class())) {
-            self.thread.effects.events.note(event, db, b"", self.thread.effects.origin());
+            let effects = &self.thread.effects;
+            effects.notices().events.note(event, db, b"", effects.origin());
         }
     }
 
@@ -422,7 +423,7 @@ impl ShardLocks<'_> {
     #[inline]
     #[must_use]
     pub fn has_events(&mut self) -> bool {
-        !self.thread.effects.events.is_empty()
+        self.thread.effects.noted().is_some_and(|notices| !notices.events.is_empty())
     }
 }
 

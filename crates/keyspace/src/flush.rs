@@ -275,7 +275,7 @@ impl ShardLocks<'_> {
         for held in together {
             let Some(waiters) = held.shard.waiters.as_deref() else { continue };
             for (db, key) in waiters.keys_of(dbs) {
-                thread.effects.ready.note(*db, key);
+                thread.effects.notices().ready.note(*db, key);
             }
         }
     }

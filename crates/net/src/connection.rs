@@ -202,6 +202,7 @@ impl<S> Conn<S> {
     }
 
     /// Whether what arrives next belongs to a value that is received apart.
+    #[inline]
     pub(crate) fn is_receiving_apart(&self) -> bool {
         self.apart.as_ref().is_some_and(|apart| !apart.is_complete())
     }
@@ -228,12 +229,14 @@ impl<S> Conn<S> {
     }
 
     /// Whether so much output waits to be released that requests must wait, too.
+    #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         self.control.gates.is_some() && self.queued_bytes() - self.sendable_bytes() > HELD_BYTES_MAX
     }
 
     /// Takes note that a `recv` into `room` bytes brought `count`. Less than there was room for
     /// means that the socket is empty, and that the poller will report what arrives next.
+    #[inline]
     pub(crate) fn received(&mut self, count: usize, room: usize) {
         self.hung_up = count == 0;
         let may_have_more = count == room || self.hang_up_reported || self.transport.has_more();

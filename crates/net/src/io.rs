@@ -54,6 +54,7 @@ impl<'a> Io<'a> {
     ///
     /// The slice lives as long as the call, so requests can point into it while replies are
     /// written.
+    #[inline]
     pub fn input(&self) -> &'a [u8] {
         &self.input[self.consumed..]
     }
@@ -63,6 +64,7 @@ impl<'a> Io<'a> {
     /// # Panics
     ///
     /// If the input is shorter.
+    #[inline]
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.input.len() - self.consumed, "consumed more than has arrived");
         self.consumed += count;
@@ -71,6 +73,7 @@ impl<'a> Io<'a> {
     /// Tells that the request at the front of the input is `bytes` long altogether, so that room
     /// for it can be made in few steps. A hint: less or more may come, and no more than
     /// [`READ_AHEAD_BYTES_MAX`](crate::READ_AHEAD_BYTES_MAX) is reserved before bytes arrive.
+    #[inline]
     pub fn expect(&mut self, bytes: usize) {
         self.wanted = bytes;
     }
@@ -89,11 +92,13 @@ impl<'a> Io<'a> {
     }
 
     /// Where in the input the value was that is kept out of it, and how much of it has arrived.
+    #[inline]
     pub fn apart(&self) -> Option<(usize, usize)> {
         self.apart.as_ref().map(|apart| (apart.at(), apart.bytes().len()))
     }
 
     /// Whether the value that is kept out of the input is incomplete.
+    #[inline]
     pub fn is_receiving_apart(&self) -> bool {
         self.apart.as_ref().is_some_and(|apart| !apart.is_complete())
     }
@@ -120,21 +125,25 @@ impl<'a> Io<'a> {
     }
 
     /// Where replies go.
+    #[inline]
     pub fn output(&mut self) -> &mut Output {
         self.output
     }
 
     /// Output and input in one go, for code that wants both in hand.
+    #[inline]
     pub fn split(&mut self) -> (&'a [u8], &mut Output) {
         (&self.input[self.consumed..], self.output)
     }
 
     /// The moment of this turn.
+    #[inline]
     pub fn now(&self) -> Now {
         self.now
     }
 
     /// Which connection this is.
+    #[inline]
     pub fn info(&self) -> &'a ConnInfo {
         self.info
     }

@@ -274,12 +274,14 @@ impl Output {
     }
 
     /// Whether earlier calls have left output unsent.
+    #[inline]
     pub fn follows_unsent(&self) -> bool {
         self.queued > 0
     }
 
     /// Whether more was written in this call than the peer may leave unread, which condemns the
     /// connection. To be asked between two batches of requests.
+    #[inline]
     pub fn exceeds_limit(&mut self) -> bool {
         if !self.is_condemned() && self.written() > self.room {
             self.overrun = self.written();
@@ -313,16 +315,19 @@ impl Output {
     }
 
     /// Bytes written in this call.
+    #[inline]
     pub fn written(&self) -> usize {
         self.part().len()
     }
 
     /// Bytes on their way to the peer: written in this call, or left unsent before.
+    #[inline]
     pub fn pending(&self) -> usize {
         self.queued + self.written()
     }
 
     /// The place reached, for [`truncate`](Output::truncate).
+    #[inline]
     pub fn mark(&mut self) -> Mark {
         self.settled = self.buffer.len();
         self.place()
@@ -355,6 +360,7 @@ impl Output {
 
     /// Begins a call for a connection of this class that has `queued` bytes unsent, of which `unread` wait
     /// for the peer alone.
+    #[inline]
     pub fn begin(&mut self, queued: usize, unread: usize, class: OutputClass) {
         self.overrun = 0;
         self.start = self.mark();

@@ -33,6 +33,7 @@ pub enum AnySession {
 
 impl AnySession {
     /// The part that others may see.
+    #[inline]
     pub fn client(&self) -> &Arc<Client> {
         match self {
             Self::Resp(session) => &session.caller.client,
@@ -75,6 +76,16 @@ impl AnySession {
         match self {
             Self::Resp(session) => session.caller.sync_policy(kernel),
             Self::Memcached(_) | Self::PedroKv(_) => kernel.config.live().appendfsync(),
+        }
+    }
+
+    /// Whether it waits for nothing, and its replies for nothing that its own writes lead to.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Resp(session) => session.caller.waits.is_quiet(),
+            Self::Memcached(session) => session.waits.is_quiet(),
+            Self::PedroKv(session) => session.waits.is_quiet(),
         }
     }
 
@@ -123,7 +134,7 @@ impl AnySession {
 }
 
 /// The output limits of a client that speaks RESP.
-#[cold]
+#[inline]
 pub fn output_class_of(caller: &Caller) -> OutputClass {
     if caller.replica().is_some() {
         REPLICAS

@@ -161,11 +161,9 @@ impl Dispatcher {
         flow: Flow,
     ) -> Flow {
         let server = &*self.0;
-        if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
-            io.hold_output(at);
-        }
-        if session.waits().has_unconfirmed() {
-            worker.awaiting.note_unconfirmed();
+        let is_quiet = session.is_quiet() && !server.bucket.is_on();
+        if !is_quiet {
+            note_waits(server, worker, session, io);
         }
         let apart = io.apart().map_or(0, |(_, len)| len);
         let client = session.client();
@@ -177,7 +175,7 @@ impl Dispatcher {
         } else if flow == Flow::Close {
             // It may have output left to send, but nothing more is done for it.
             leave(server, session);
-        } else if let Some(Obstacle::Shard(shard)) = session.waits().obstacle() {
+        } else if !is_quiet && let Some(Obstacle::Shard(shard)) = session.waits().obstacle() {
             worker.set_aside.add(shard, io.info().key);
         }
         flow
@@ -500,6 +498,17 @@ impl Service for Dispatcher {
             ));
         }
         server.clients.remove(session.client().id);
+    }
+}
+
+/// Has the worker see to what a session or its replies wait for.
+#[cold]
+fn note_waits(server: &Server, worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) {
+    if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
+        io.hold_output(at);
+    }
+    if session.waits().has_unconfirmed() {
+        worker.awaiting.note_unconfirmed();
     }
 }
 

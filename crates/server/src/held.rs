@@ -19,6 +19,15 @@ pub struct Held {
 }
 
 impl Held {
+    /// Forgets the batch before. Replies of one whose connection ended are left.
+    #[inline]
+    pub fn begin(&mut self) {
+        if !self.replies.is_empty() {
+            self.replies.clear();
+        }
+        (self.level, self.has_writes) = (None, false);
+    }
+
     /// Takes what was written since the last reply out of the output.
     #[cold]
     pub fn cut(&mut self, output: &mut Output, has_written: bool) {

@@ -52,6 +52,7 @@ impl Pause {
         self.holders.fetch_sub(1, Relaxed);
     }
 
+    #[inline]
     fn is_held(&self) -> bool {
         self.holders.load(Relaxed) > 0
     }

@@ -205,6 +205,13 @@ pub struct Role {
 }
 
 impl Role {
+    /// Whether any of the three that follow is so.
+    #[inline]
+    #[must_use]
+    pub fn is_closed_to_some(&self) -> bool {
+        self.closes.load(Relaxed) & (READ_ONLY | STALE | LACKS_REPLICAS) != 0
+    }
+
     /// Whether clients must not change data.
     #[inline]
     #[must_use]

@@ -231,7 +231,7 @@ impl ShardLocks<'_> {
     /// [`MultiShardGuard`](crate::MultiShardGuard), whose changes are one.
     #[inline]
     pub fn tell_invalidated(&mut self) {
-        if !self.thread.effects.invalidated.is_empty() {
+        if self.thread.effects.noted().is_some_and(|notices| !notices.invalidated.is_empty()) {
             self.commit_effects();
         }
     }
@@ -244,7 +244,7 @@ impl ShardLocks<'_> {
         let Some(taken) = cached.take_any(&keyspace.hasher, mix(random)) else { return false };
         held.note_cached(keyspace);
         keyspace.cached.sub(1, taken.readers_len());
-        self.thread.effects.invalidated.push(taken, Origin::SERVER.client, false);
+        self.thread.effects.notices().invalidated.push(taken, Origin::SERVER.client, false);
         true
     }
 
@@ -270,9 +270,9 @@ impl ShardLocks<'_> {
     /// Makes changes that clients are told of as one, as of a change of all keys, however many keys they are. All
     /// shards are locked.
     pub fn invalidate_at_once<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
-        self.thread.effects.invalidated.is_quiet = true;
+        self.thread.effects.notices_mut().invalidated.is_quiet = true;
         let changed = change(self);
-        self.thread.effects.invalidated.is_quiet = false;
+        self.thread.effects.notices_mut().invalidated.is_quiet = false;
         self.invalidate_all();
         changed
     }
@@ -292,7 +292,7 @@ impl ShardLocks<'_> {
                 tables.push(table);
             }
         }
-        self.thread.effects.invalidated.all = true;
+        self.thread.effects.notices_mut().invalidated.all = true;
         if !tables.is_empty() {
             keyspace.discard(LazyFreeItem::Cached(tables));
         }
@@ -317,7 +317,7 @@ impl Context<'_> {
     /// A key has changed in a shard with cached keys, or while every change is told.
     #[inline(never)]
     pub(crate) fn invalidate(&self, interest: Interest, hash: KeyHash, key: &[u8], origin: Origin) {
-        let invalidated = &self.thread.effects.invalidated;
+        let invalidated = &self.thread.effects.notices().invalidated;
         if invalidated.is_quiet {
             return;
         }

@@ -218,7 +218,7 @@ impl Ready {
     }
 
     /// The keys, in the order in which they became ready. None are left.
-    fn take(&mut self) -> Vec<WaitKey> {
+    pub(crate) fn take(&mut self) -> Vec<WaitKey> {
         std::mem::take(self.0.get_mut()).in_order
     }
 }
@@ -275,7 +275,7 @@ impl ShardLocks<'_> {
         let was_empty = {
             let mut keys = keys.lock();
             let was_empty = keys.handed_over.in_order.is_empty();
-            let ready = self.thread.effects.ready.take();
+            let ready = self.thread.effects.take_ready();
             ready.into_iter().for_each(|key| keys.handed_over.add(key));
             was_empty
         };
@@ -292,15 +292,18 @@ impl ShardLocks<'_> {
 
     /// Notes a key as changed, which others have changed and not served.
     pub fn note_ready(&self, (db, key): &WaitKey) {
-        self.thread.effects.ready.note(*db, key);
+        self.thread.effects.notices().ready.note(*db, key);
     }
 
     /// Takes over what others have changed and not served.
     pub fn take_unserved(&mut self) {
         let UnservedKeys { handed_over, left } =
             std::mem::take(&mut *self.keyspace().unserved.keys.lock());
-        let ready = self.thread.effects.ready.0.get_mut();
-        left.in_order.into_iter().chain(handed_over.in_order).for_each(|key| ready.add(key));
+        let mut taken = left.in_order.into_iter().chain(handed_over.in_order).peekable();
+        if taken.peek().is_some() {
+            let ready = self.thread.effects.notices_mut().ready.0.get_mut();
+            taken.for_each(|key| ready.add(key));
+        }
     }
 
     /// Notes all keys with waiters as changed: to be called when keys have come to be in a way
@@ -314,13 +317,13 @@ impl ShardLocks<'_> {
     #[inline]
     #[must_use]
     pub fn has_ready(&self) -> bool {
-        self.thread.effects.ready.len() > 0
+        self.thread.effects.has_ready()
     }
 
     /// These keys, in the order of their changes.
     #[must_use]
     pub fn take_ready(&mut self) -> Vec<WaitKey> {
-        self.thread.effects.ready.take()
+        self.thread.effects.take_ready()
     }
 
     /// Claims the first of those who wait for a key, came `after`, and are in question. Where the key is gone, only

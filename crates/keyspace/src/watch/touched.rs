@@ -71,7 +71,7 @@ impl Context<'_> {
     #[cold]
     fn note_if_watched(&self, hash: KeyHash, key: &[u8]) {
         if self.observers.watched.is_watched(hash) {
-            self.effects.touched.note(self.shard_index, self.db, hash, key);
+            self.effects.notices().touched.note(self.shard_index, self.db, hash, key);
         }
     }
 }
@@ -88,16 +88,15 @@ impl ShardLocks<'_> {
     /// Tells the watchers of keys that have changed; to be called before their shards are unlocked.
     #[inline]
     pub(crate) fn tell_watchers(&mut self) {
-        if !self.thread.effects.touched.is_empty() {
+        if self.thread.effects.noted().is_some_and(|notices| !notices.touched.is_empty()) {
             self.tell_watchers_of_all();
         }
     }
 
     #[cold]
     fn tell_watchers_of_all(&mut self) {
-        for TouchedKey { shard, db, hash, key } in
-            std::mem::take(self.thread.effects.touched.0.get_mut())
-        {
+        let touched = &mut self.thread.effects.notices_mut().touched;
+        for TouchedKey { shard, db, hash, key } in std::mem::take(touched.0.get_mut()) {
             self.held(shard).tell(db, hash, &key);
         }
     }
@@ -111,7 +110,7 @@ impl ShardLocks<'_> {
                 let (table, table_hash) =
                     (&held.shard.db(db).table, keyspace.hasher.table_hash(hash));
                 if table.find(table_hash, |entry| entry.is_key(key)).is_some() {
-                    thread.effects.touched.note(held.index, db, hash, key);
+                    thread.effects.notices().touched.note(held.index, db, hash, key);
                 }
             }
         }
@@ -139,7 +138,7 @@ impl ShardLocks<'_> {
             let was_there = self.shard_db(index, watched, now_ms).peek(key).is_some();
             let will_be_there = self.shard_db(index, other, now_ms).peek(key).is_some();
             if was_there || will_be_there {
-                self.thread.effects.touched.note(index, watched, hash, &bytes);
+                self.thread.effects.notices().touched.note(index, watched, hash, &bytes);
             }
         }
     }
@@ -176,9 +175,9 @@ mod tests {
             db.set(key, "value", Expiry::Never).unwrap();
         };
         set(keys[0], all.locks());
-        let savepoint = all.locks().thread.effects.touched.len();
+        let savepoint = all.locks().thread.effects.notices().touched.len();
         set(keys[1], all.locks());
-        all.locks().thread.effects.touched.truncate(savepoint);
+        all.locks().thread.effects.notices_mut().touched.truncate(savepoint);
         drop(all);
         assert!(first.is_dirty(0));
         assert!(!other.is_dirty(0));

@@ -38,10 +38,12 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }

@@ -357,15 +357,22 @@ impl<S: Service> Worker<S> {
     /// Applies what a call to the session has decided.
     #[inline]
     fn after_call(&mut self, token: Token, flow: Flow) {
-        self.core.apply(token, flow);
-        self.core.dispatch_output(token);
-        self.core.finish_hung_up(token);
+        let goes_on = |conn: &Conn<S::Session>| {
+            flow == Flow::Continue && conn.phase == Phase::Open && !conn.hung_up
+        };
+        // Mostly there is nothing to do but to send what was written.
+        if !self.core.send_at_once(token, goes_on) {
+            self.core.apply(token, flow);
+            self.core.dispatch_output(token);
+            self.core.finish_hung_up(token);
+        }
         self.run_pending_closes();
     }
 }
 
 impl<S> Core<S> {
     /// The connection, if it is still the one that was meant.
+    #[inline]
     fn conn(&mut self, token: Token) -> Option<&mut Conn<S>> {
         self.conns.get_mut(token.slot()).filter(|conn| Token::new(conn.info.key) == token)
     }

@@ -47,10 +47,8 @@ enum Received {
 
 impl<S: Service> Worker<S> {
     pub(super) fn on_event(&mut self, token: Token, flags: EventFlags) {
-        let Some(conn) = self.core.conn(token) else { return };
         if flags.contains(EventFlags::OUT) {
-            conn.writable = Writable::Yes;
-            self.core.list_for_flush(token);
+            self.has_room(token);
         }
         let Some(conn) = self.core.conn(token) else { return };
         let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
@@ -76,14 +74,32 @@ impl<S: Service> Worker<S> {
         }
     }
 
+    /// The socket takes output again.
+    #[cold]
+    fn has_room(&mut self, token: Token) {
+        if let Some(conn) = self.core.conn(token) {
+            conn.writable = Writable::Yes;
+            self.core.list_for_flush(token);
+        }
+    }
+
     /// One turn of one connection: receive once, call the session once.
+    #[inline]
     pub(super) fn serve(&mut self, token: Token) {
         let Some(conn) = self.core.conns.get_mut(token.slot()) else { return };
         match conn.phase {
             Phase::Open => self.serve_open(token),
+            _ => self.serve_closed(token),
+        }
+    }
+
+    #[inline(never)]
+    fn serve_closed(&mut self, token: Token) {
+        let Some(conn) = self.core.conns.get_mut(token.slot()) else { return };
+        match conn.phase {
+            Phase::Open | Phase::Flushing => {}
             Phase::Suspended(on_hangup) => self.keep_input(token, on_hangup),
             Phase::Handshaking => self.shake_hands(token),
-            Phase::Flushing => {}
             Phase::Lingering => self.discard_input(token),
         }
     }
@@ -98,37 +114,33 @@ impl<S: Service> Worker<S> {
         // A session that stopped in the middle goes on with what it has: if it took more each time, the input of a peer
         // that sends faster than it is served would grow without end.
         let has_work = conn.call_again && conn.rest.len() > 0;
-        if has_work && conn.readable {
-            core.make_ready(token);
-            return self.call(token, InputBuffer::Rest);
-        }
-        let received = if conn.readable {
+        let received = if conn.readable && !has_work {
             receive(conn, &mut self.scratch, &mut core.tls.buffers)
         } else {
             Received::Nothing
         };
-        match received {
+        let buffer = match received {
             Received::Bytes { count, buffer } => {
                 core.metrics.bytes_in += count as u64;
                 conn.last_input_ms = core.now.monotonic_ms;
-                if conn.readable {
-                    core.make_ready(token);
-                }
-                self.call(token, buffer);
+                buffer
             }
-            Received::Nothing if conn.call_again => self.call(token, InputBuffer::Rest),
-            Received::Nothing => {}
-            Received::HangUp if conn.call_again => self.call(token, InputBuffer::Rest),
-            Received::HangUp => core.finish_hung_up(token),
-            Received::Failed(error) => core.fail(token, error),
+            Received::Nothing | Received::HangUp if conn.call_again => InputBuffer::Rest,
+            Received::Nothing => return self.run_pending_closes(),
+            Received::HangUp => {
+                core.finish_hung_up(token);
+                return self.run_pending_closes();
+            }
+            Received::Failed(error) => {
+                core.fail(token, error);
+                return self.run_pending_closes();
+            }
+        };
+        if conn.readable && !conn.in_ready {
+            conn.in_ready = true;
+            core.ready.push(token);
         }
-        self.run_pending_closes();
-    }
-
-    /// Calls the session with its input.
-    fn call(&mut self, token: Token, buffer: InputBuffer) {
-        let core = &mut self.core;
-        let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        // Calls the session with its input.
         conn.begin_output(&mut core.output);
         let Some(session) = conn.session.as_mut() else { return };
         conn.call_again = false;

@@ -63,17 +63,22 @@ impl<S> Core<S> {
     /// turn, or queues it.
     #[inline]
     pub(super) fn dispatch_output(&mut self, token: Token) {
-        if !self.send_at_once(token) {
+        if !self.send_at_once(token, |_| true) {
             self.sort_output(token);
         }
     }
 
     /// Sends plain output, which nearly all is, of a connection where nothing is in its way. `false` if that
-    /// is not the case, and nothing has been done.
-    fn send_at_once(&mut self, token: Token) -> bool {
+    /// is not the case, or `goes_on` says so, and nothing has been done.
+    #[inline(always)]
+    pub(super) fn send_at_once(
+        &mut self,
+        token: Token,
+        goes_on: impl FnOnce(&Conn<S>) -> bool,
+    ) -> bool {
         let Some(bytes) = self.output.plain_call() else { return false };
         let Some(conn) = self.conns.get_mut(token.slot()) else { return true };
-        if !conn.may_send_at_once() {
+        if !conn.may_send_at_once() || !goes_on(conn) {
             return false;
         }
         if bytes.is_empty() {

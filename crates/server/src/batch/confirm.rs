@@ -32,14 +32,19 @@ impl<'k> BatchRunner<'k, '_> {
     #[inline]
     pub(super) fn note_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
         if self.kernel.bucket.is_on() && !self.batch.is_empty() {
-            let tells_of_server = |args| {
-                let command = execute::resolve(self.kernel, args);
-                command.is_ok_and(|command| gates::tells_of_server(command.spec))
-            };
-            let all = self.batch.iter(input).all(tells_of_server);
-            caller.waits.logged.tells_of_server =
-                *self.tells_of_server.insert(all && self.tells_of_server.unwrap_or(true));
+            self.look_what_is_told(caller, input);
         }
+    }
+
+    #[cold]
+    fn look_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
+        let tells_of_server = |args| {
+            let command = execute::resolve(self.kernel, args);
+            command.is_ok_and(|command| gates::tells_of_server(command.spec))
+        };
+        let all = self.batch.iter(input).all(tells_of_server);
+        caller.waits.logged.tells_of_server =
+            *self.tells_of_server.insert(all && self.tells_of_server.unwrap_or(true));
     }
 
     /// Whether the requests have changed what is in the log, or what replicas get.

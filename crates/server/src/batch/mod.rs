@@ -53,11 +53,13 @@ pub struct BatchMemory {
     plan: Plan,
     /// For replies to clients that wait for keys, which are not those of the batch.
     pub served: Output,
+    held: Held,
 }
 
 impl Default for BatchMemory {
     fn default() -> Self {
-        Self { batch: Batch::default(), plan: Plan::default(), served: Output::new() }
+        let (batch, plan, served) = (Batch::default(), Plan::default(), Output::new());
+        Self { batch, plan, served, held: Held::default() }
     }
 }
 
@@ -74,7 +76,7 @@ pub struct BatchRunner<'k, 'w> {
     large: Option<Arc<Vec<u8>>>,
     turn: Turn,
     /// Replies that wait for replicas.
-    held: Held,
+    held: &'w mut Held,
     /// The requests of this turn ask for no data, as far as that counts and there are any.
     tells_of_server: Option<bool>,
     /// Clients that waited for keys were served; their replies are in the mail of their workers.
@@ -125,7 +127,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         memory: &'w mut BatchMemory,
         fetcher: &'w mut Fetcher,
     ) -> Self {
-        let BatchMemory { batch, plan, served } = memory;
+        let BatchMemory { batch, plan, served, held } = memory;
+        held.begin();
         Self {
             kernel,
             bodies: Bodies::of(&kernel.commands),
@@ -136,7 +139,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             fetcher,
             large: None,
             turn: Turn::default(),
-            held: Held::default(),
+            held,
             tells_of_server: None,
             has_served: false,
         }
@@ -220,9 +223,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                         return Flow::Close;
                     }
                 }
-                Status::NeedMore { hint } => {
-                    return self.await_more(session, io, hint);
-                }
+                Status::NeedMore { hint: 0 } if io.input().is_empty() => return Flow::Continue,
+                Status::NeedMore { hint } => return self.await_more(session, io, hint),
                 Status::Error(error) => return self.refuse_input(session, io, &error),
             }
         }
@@ -323,6 +325,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 
     /// The rest of the input is the beginning of a request.
+    #[cold]
     fn await_more(&self, session: &Session, io: &mut Io<'_>, hint: usize) -> Flow {
         let waiting = io.input().len();
         let max = self.kernel.config.live().client_query_buffer_limit();

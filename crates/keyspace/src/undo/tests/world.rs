@@ -146,10 +146,11 @@ impl World {
             locks.thread.effects.pending.as_ref().filter(|_| keyspace.cold_store().is_none());
         let pending = pending.map_or_else(Vec::new, Pending::ops);
         // A flush notes them in any order.
-        let mut ready = locks.thread.effects.ready.all();
+        let notices = locks.thread.effects.notices();
+        let mut ready = notices.ready.all();
         ready.sort();
-        let events = format!("{:?}", locks.thread.effects.events);
-        let touched = format!("{:?}", locks.thread.effects.touched);
+        let events = format!("{:?}", notices.events);
+        let touched = format!("{:?}", notices.touched);
         let code = CodeSet::clone(&keyspace.code().all());
         State { entries, figures, ready, waiting, pending, events, touched, code }
     }
