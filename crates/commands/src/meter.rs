@@ -83,13 +83,14 @@ pub struct Meter<'k> {
     counters: &'k Counters,
     /// When the run, or the command that is timed alone, began.
     since_nanos: u64,
-    /// The kinds of the run, each with its calls; those of the latest kind since it came are not among them yet.
-    kinds: [(CommandId, u16); KINDS_MAX],
-    /// 0 if no run has begun.
-    kinds_len: u16,
-    /// The kind of the last call, and its place among the kinds.
+    /// A run has begun.
+    runs: bool,
+    /// The kind of the last call of the run.
     latest: CommandId,
-    latest_place: u16,
+    /// The kinds of the run, each with its calls, when another one came than the latest: mostly none. The calls of the
+    /// latest kind since it came are not among them.
+    kinds: [(CommandId, u16); KINDS_MAX],
+    kinds_len: u16,
     /// Calls that may still join the run; 0 if none has begun.
     room: u16,
     /// The same when the latest kind came.
@@ -101,8 +102,8 @@ pub struct Meter<'k> {
 /// Durations from which on something is noted; `u64::MAX` for never.
 #[derive(Clone, Copy)]
 struct Thresholds {
-    slow_micros: u64,
-    spike_millis: u64,
+    slow_nanos: u64,
+    spike_nanos: u64,
     /// Every command is timed alone.
     exact: bool,
 }
@@ -117,8 +118,8 @@ impl Thresholds {
         let slow = kernel.config.live().slowlog_log_slower_than();
         let spike = kernel.config.live().latency_monitor_threshold();
         Self {
-            slow_micros: u64::try_from(slow).unwrap_or(u64::MAX),
-            spike_millis: if spike == 0 { u64::MAX } else { spike },
+            slow_nanos: u64::try_from(slow).map_or(u64::MAX, |micros| micros.saturating_mul(1000)),
+            spike_nanos: if spike == 0 { u64::MAX } else { spike.saturating_mul(1_000_000) },
             exact: (0..Self::RUN_MICROS).contains(&slow),
         }
     }
@@ -141,10 +142,10 @@ impl<'k> Meter<'k> {
             kernel,
             counters,
             since_nanos: (kernel.nanos)(),
+            runs: false,
+            latest: CommandId(0),
             kinds: [(CommandId(0), 0); KINDS_MAX],
             kinds_len: 0,
-            latest: CommandId(0),
-            latest_place: 0,
             room: 0,
             room_before: 0,
             commands: 0,
@@ -179,8 +180,7 @@ impl<'k> Meter<'k> {
     /// Whether the run has to be booked before this call, which does not continue it, is entered.
     #[inline]
     fn must_end_run(&self, call: &impl Accounted) -> bool {
-        let joins = usize::from(self.kinds_len) < KINDS_MAX || self.place_of(call.id()).is_some();
-        self.kinds_len > 0 && (self.room == 0 || self.is_alone(call) || !joins)
+        self.runs && (self.room == 0 || self.is_alone(call) || !self.has_room_for(call.id()))
     }
 
     #[inline]
@@ -188,7 +188,13 @@ impl<'k> Meter<'k> {
         self.thresholds.exact || !call.is_brief()
     }
 
-    /// The kinds of the run, each with its calls.
+    /// True if the kind may be entered beside the latest one and those before.
+    fn has_room_for(&self, id: CommandId) -> bool {
+        let place_of_latest = usize::from(self.place_of(self.latest).is_none());
+        usize::from(self.kinds_len) + place_of_latest < KINDS_MAX || self.place_of(id).is_some()
+    }
+
+    /// The kinds before the latest one, each with its calls.
     #[inline]
     fn kinds(&self) -> &[(CommandId, u16)] {
         &self.kinds[..usize::from(self.kinds_len)]
@@ -205,24 +211,25 @@ impl<'k> Meter<'k> {
         if self.is_alone(call) {
             return Timing::Alone;
         }
-        if self.kinds_len == 0 {
-            (self.room, self.room_before) = (CALLS_MAX, CALLS_MAX);
+        if self.runs {
+            self.note_latest();
+        } else {
+            (self.runs, self.room, self.room_before) = (true, CALLS_MAX, CALLS_MAX);
         }
-        self.note_latest();
         self.latest = call.id();
-        self.latest_place = self.place_of(call.id()).unwrap_or_else(|| {
-            self.kinds[usize::from(self.kinds_len)] = (call.id(), 0);
-            self.kinds_len += 1;
-            self.kinds_len - 1
-        });
         self.room -= 1;
         Timing::Run
     }
 
     /// Adds the calls of the latest kind to those of its kind before.
-    #[inline]
+    #[inline(never)]
     fn note_latest(&mut self) {
-        self.kinds[usize::from(self.latest_place)].1 += self.room_before - self.room;
+        let place = self.place_of(self.latest).unwrap_or_else(|| {
+            self.kinds[usize::from(self.kinds_len)] = (self.latest, 0);
+            self.kinds_len += 1;
+            self.kinds_len - 1
+        });
+        self.kinds[usize::from(place)].1 += self.room_before - self.room;
         self.room_before = self.room;
     }
 
@@ -238,7 +245,7 @@ impl<'k> Meter<'k> {
 
     /// Nothing has run that is not booked.
     fn begin_run(&mut self) {
-        (self.kinds_len, self.latest_place, self.room, self.room_before) = (0, 0, 0, 0);
+        (self.runs, self.kinds_len, self.room, self.room_before) = (false, 0, 0, 0);
     }
 
     /// Called after a call, whose words these are.
@@ -309,13 +316,13 @@ impl<'k> Meter<'k> {
 
     /// Books the run, if there is one, whose last call has the words `last`.
     fn end_run(&mut self, client: &Client, last: impl FnOnce() -> Words) {
-        if self.kinds_len == 0 {
+        if !self.runs {
             return;
         }
         let calls = u64::from(CALLS_MAX - self.room);
         self.commands += calls;
         let nanos = self.lap();
-        if self.kinds_len == 1 {
+        if self.kinds_len == 0 {
             self.counters.ran(self.latest, calls, nanos);
         } else {
             self.note_latest();
@@ -331,7 +338,7 @@ impl<'k> Meter<'k> {
     /// Ends the batch, whose last call has the words `last`.
     #[inline]
     pub fn finish(&mut self, client: &Client, last: impl FnOnce() -> Words) {
-        if self.kinds_len > 0 {
+        if self.runs {
             client.note_command(self.latest);
         }
         self.end_run(client, last);
@@ -360,10 +367,10 @@ impl<'k> Meter<'k> {
         client: &Client,
         words: impl FnOnce() -> Words,
     ) {
-        if nanos / 1000 >= self.thresholds.slow_micros {
+        if nanos >= self.thresholds.slow_nanos {
             self.log_slow(nanos, calls, client, words());
         }
-        if nanos / 1_000_000 >= self.thresholds.spike_millis {
+        if nanos >= self.thresholds.spike_nanos {
             let seconds = clock::unix_ms() / 1000;
             self.kernel.latency.lock().record(event, seconds, nanos / 1_000_000);
         }

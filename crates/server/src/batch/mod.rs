@@ -121,6 +121,7 @@ enum Progress {
 
 impl<'k, 'w> BatchRunner<'k, 'w> {
     /// For a worker that counts in `counters`.
+    #[inline]
     pub fn new(
         kernel: &'k Kernel,
         counters: &'k Counters,

@@ -420,6 +420,9 @@ fn plain_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
     let value = usize::from(high) * 10 + usize::from(low);
     match last {
         b'\r' => Some((value, at + 5)),
+        b'0'..=b'9' if input.get(at + 4) == Some(&b'\r') => {
+            Some((value * 10 + usize::from(last - b'0'), at + 6))
+        }
         _ => longer_number(input, at + 3, value),
     }
 }
