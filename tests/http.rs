@@ -149,11 +149,14 @@ fn writes_wait_for_as_many_replicas_as_the_configuration_says() {
         assert!(c.ask("INFO errorstats").text().contains("errorstat_UNCONFIRMED:count=3"));
         // A server that becomes a replica ends the wait.
         c.check("CONFIG SET durability-replicas-timeout 100000", "+OK");
-        let mut stream = http.connect();
+        let (mut stream, mut watcher) = (http.connect(), http.server.connect());
+        watcher.check("MONITOR", "+OK");
         let last = request("POST /", LOCAL, br#"["SET","last","1"]"#);
         stream.write_all(&last).expect("sent");
         while replica.command() != "SET last 1" {}
         replica.commands_until("REPLCONF GETACK *");
+        // Who watches sees commands in the order of their changes, and does not wait for replicas.
+        while !watcher.reply().text().ends_with("\"SET\" \"last\" \"1\"") {}
         c.check("REPLICAOF 127.0.0.1 1", "+OK");
         let (status, answer) = response(&mut stream);
         assert!(status == 503 && answer.contains(UNCONFIRMED), "{status} {answer}");

@@ -1,5 +1,7 @@
 //! Scripts that run long, or without end: who is served meanwhile, and how they are ended.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use tierce_harness::{Connection, Server, encode, wait_until};
 
 use crate::{launch, server};
@@ -302,4 +304,25 @@ fn what_a_script_has_done_before_a_pause_is_done_after_it() {
     c.check("GET k", "nil");
     c.check("CLIENT UNPAUSE", "+OK");
     runner.expect(":1");
+}
+
+/// It waits for shards beside the worker, and had looked at the clock before that.
+#[test]
+fn deadlines_count_from_when_a_script_that_waited_runs() {
+    let (server, mut c, mut runner) = endless(ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    c.check("CONFIG SET busy-reply-threshold 60000", "+OK");
+    let mut waiting = server.connect();
+    let script = "redis.call('set', 'new', 'x', 'px', 100000) return 1";
+    waiting.send(encode(&["EVAL", script, "0"]));
+    wait_until("it waits", || {
+        let list = c.ask("CLIENT LIST").text().to_owned();
+        list.lines().any(|line| line.contains(" flags=b ") && line.contains(" cmd=eval "))
+    });
+    let before_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("later").as_millis();
+    c.check("SCRIPT KILL", "+OK");
+    assert!(runner.reply().to_string().contains("Script killed by user"));
+    assert_eq!(waiting.reply().to_string(), ":1");
+    let deadline_ms = c.ask("PEXPIRETIME new").int();
+    assert!(deadline_ms as u128 >= before_ms + 100_000, "{deadline_ms} for {before_ms}");
 }

@@ -40,7 +40,7 @@ pub use self::copies::Then;
 pub use self::defined::Defined;
 pub use self::guard::Guard;
 pub use self::mode::{Attempt, Mode};
-pub use self::request::{Request, Turn};
+pub use self::request::{Request, Turn, renewed};
 pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
 pub use self::weigh::{Scale, WEIGHT_MAX};
 

@@ -388,6 +388,10 @@ impl<'k> Run<'k, '_> {
                 Some(interrupt) => self.retry_after(interrupt, &mut locks)?,
             }
         };
+        if gates.watched {
+            // In the order of the changes, and so before anything is waited for.
+            monitors::show(self.kernel, self.command, caller, self.args);
+        }
         self.await_reply(caller, output);
         locks.release();
         let is_logged = locks.take_logged();
@@ -404,9 +408,6 @@ impl<'k> Run<'k, '_> {
             _ => self.kernel.bucket.wait_for_lease(BUCKET_PATIENCE),
         };
         self.tell_if(may_tell, caller, output, begin);
-        if gates.watched {
-            monitors::show(self.kernel, self.command, caller, self.args);
-        }
         Ok(())
     }
 
@@ -528,9 +529,7 @@ impl<'k> Run<'k, '_> {
     /// Deadlines count from when the call runs, not from when it came.
     fn wait_to_retry(&mut self) {
         thread::sleep(RETRY_AFTER);
-        if self.now_ms != clock::STOPPED_MS {
-            self.now_ms = clock::unix_ms();
-        }
+        self.now_ms = execute::renewed(self.now_ms);
     }
 
     /// See [`Kernel::execute_at_once`].
@@ -570,14 +569,14 @@ impl<'k> Run<'k, '_> {
         if self.enter(caller, &mut locks, output).is_some() {
             return false;
         }
+        if gates.watched {
+            monitors::show(kernel, command, caller, args);
+        }
         locks.release();
         if locks.take_logged() {
             let _ = self.acknowledge(caller, output, begin);
         }
         self.tell_if(kernel.bucket.lease.holding() == Holding::Held, caller, output, begin);
-        if gates.watched {
-            monitors::show(kernel, command, caller, args);
-        }
         true
     }
 

@@ -160,14 +160,16 @@ fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
     let counters = seat.counters(kernel);
     let mut locks = kernel.keyspace.impatient_long_locks(PATIENCE);
     let mut output = Output::with_room(job.room);
-    match judge_and_execute(kernel, counters, &mut job, &mut locks, &mut output) {
-        Ok(()) => {}
-        Err(Interrupt::Busy(_)) => return Some((job, RETRY_SHARD_AFTER)),
-        Err(_) => return Some((job, RETRY_GATE_AFTER)),
-    }
+    let is_unrecorded =
+        match judge_and_execute(kernel, counters, &mut job, &mut locks, &mut output) {
+            Ok(is_unrecorded) => is_unrecorded,
+            Err(Interrupt::Busy(_)) => return Some((job, RETRY_SHARD_AFTER)),
+            Err(_) => return Some((job, RETRY_GATE_AFTER)),
+        };
     locks.release();
     // Without a log replicas may have to have it.
-    let logged_at = locks.take_logged().then(|| kernel.durability.wal_on_or_off().appended());
+    let has_written = locks.take_logged() || is_unrecorded;
+    let logged_at = has_written.then(|| kernel.durability.wal_on_or_off().appended());
     drop(locks);
     if job.caller.waits.is_for_reply() {
         // The thread that serves the client answers it. The connection has its caller back already.
@@ -202,6 +204,8 @@ fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
     blocking::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
 }
 
+/// Whether replicas are to confirm what it may have changed, and neither the log nor a stream tells of that.
+///
 /// # Errors
 /// When the gates hold the command back, or others that have its shards for long; it has changed and replied nothing
 /// then.
@@ -211,18 +215,22 @@ fn judge_and_execute<'k>(
     job: &mut Job,
     locks: &mut ShardLocks<'k>,
     output: &mut Output,
-) -> Result<(), Interrupt> {
+) -> Result<bool, Interrupt> {
     let now_ms = clock::unix_ms();
     let gates = Gates::read(kernel, &mut job.caller, now_ms);
     let refused = match execute::resolve(kernel, job.command.as_args()) {
         Ok(command) => {
             match gates.judge(kernel, &mut job.caller, locks, command, job.command.as_args()) {
                 Verdict::Passes => {
+                    let access = job.caller.access_of(command);
                     let done = execute(kernel, counters, command, job, locks, output, now_ms);
-                    let Err(interrupt) = done else { return done };
+                    let Err(interrupt) = done else {
+                        let is_unrecorded = job.caller.has_written_unrecorded(kernel, access);
+                        return Ok(is_unrecorded && job.caller.replica_level(kernel).is_some());
+                    };
                     match kernel.busy_with_program(interrupt) {
                         Some(error) => Refused { command: Some(command), error },
-                        None => return done,
+                        None => return Err(interrupt),
                     }
                 }
                 Verdict::Held(_) => return Err(Interrupt::Gate),
@@ -235,7 +243,7 @@ fn judge_and_execute<'k>(
     let refused = execute::refused_in_transaction(&mut job.caller, refused);
     let mut reply = Reply::new(output, job.caller.proto);
     execute::refuse(kernel, counters, &mut reply, &refused);
-    Ok(())
+    Ok(false)
 }
 
 /// # Errors

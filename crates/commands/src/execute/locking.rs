@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::{Context, Done, Handler, Mode, Request};
+use super::{Context, Done, Handler, Mode, Request, renewed};
 use crate::command::{Access, Scope, Spec, Weight};
 use crate::error::{CommandError, Interrupt};
 use crate::transaction::Needs;
@@ -191,6 +191,7 @@ impl<'k> Context<'_, 'k> {
         if matches!(spec.scope_of(self.call.0), Scope::Keys) && spec.has_one_key() {
             spec.key_indexes(self.call.0)
                 .try_for_each(|index| self.reach(self.call.0.at(index)))?;
+            self.now_ms = renewed(self.now_ms);
             self.judge_again()()?;
         }
         Ok(())
@@ -217,10 +218,13 @@ impl<'k> Context<'_, 'k> {
         lock: impl for<'l> FnOnce(&'l mut ShardLocks<'k>) -> Result<MultiShardGuard<'l, 'k>, Busy>,
         body: impl FnOnce(&mut Context<'_, 'k>) -> R,
     ) -> Result<R, CommandError> {
-        let turn = self.turn();
+        let mut turn = self.turn();
         let Self { caller, call, guard, reply, command, mode, large, .. } = self;
         let (command, args, mode, large) = (*command, call.0, *mode, *large);
         let mut locked = lock(guard.locks)?;
+        if mode.comes_late() {
+            turn.renew();
+        }
         let request = Request { caller, command, args, mode, large, hashed };
         let mut ctx = Context::new(turn, request, locked.locks(), reply.reborrow());
         #[cfg(debug_assertions)]

@@ -7,7 +7,7 @@ use tierce_wire::resp::Args;
 
 use super::{Bodies, Call, Context, Guard, Mode, time_of_effect};
 use crate::caller::Caller;
-use crate::clock::STOPPED_MS;
+use crate::clock::{self, STOPPED_MS};
 use crate::command::Command;
 use crate::kernel::Kernel;
 use crate::reply::Reply;
@@ -34,6 +34,11 @@ impl<'k> Turn<'k> {
         Self { kernel, bodies: Bodies::of(&kernel.commands), counters, now_ms }
     }
 
+    /// The same turn after a wait: what is done from now on is done now.
+    pub(super) fn renew(&mut self) {
+        self.now_ms = renewed(self.now_ms);
+    }
+
     /// The turn for a command inside of another one. Where time stands still, some commands need the present.
     pub(super) fn inside(self, command: &Command) -> Self {
         match self.now_ms {
@@ -41,6 +46,12 @@ impl<'k> Turn<'k> {
             _ => self,
         }
     }
+}
+
+/// The time after a wait that began at this one. Where time stands still, it does not pass.
+#[must_use]
+pub fn renewed(now_ms: i64) -> i64 {
+    if now_ms == STOPPED_MS { STOPPED_MS } else { clock::unix_ms().max(now_ms) }
 }
 
 /// A call, and by whom it is made.

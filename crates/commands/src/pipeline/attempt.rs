@@ -9,6 +9,7 @@ use tierce_wire::resp::Args;
 
 use crate::blocking;
 use crate::caller::Caller;
+use crate::clock::{self, STOPPED_MS};
 use crate::command::Command;
 use crate::error::Interrupt;
 use crate::execute::{Context, Mode, Request, Turn};
@@ -109,6 +110,8 @@ impl<'k> Attempt<'_, 'k> {
 
     fn serve_ready(&self, locks: &mut ShardLocks<'k>, meter: &mut Meter<'k>) {
         let Turn { kernel, counters, now_ms, .. } = self.turn;
+        // Those who wait read as all clients do, also where the changes are made at a time that stands still.
+        let now_ms = if now_ms == STOPPED_MS { clock::unix_ms() } else { now_ms };
         let serving = match self.ready {
             Ready::ServeAtOnce => blocking::serve_at_once(kernel, locks, counters, now_ms),
             Ready::Serve => blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms),
