@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tierce_harness::{Reply, Server};
+use tierce_harness::{Reply, Server, wait_until};
 
 use crate::{launch, program};
 
@@ -53,6 +53,21 @@ fn hot_keys_of_all_ways_to_call_a_command() {
     assert_eq!(flat.items()[0].items()[0].text(), "tracking-active");
     c.check("HOTKEYS RESET", "+OK");
     c.check("HOTKEYS GET", "nil");
+}
+
+#[test]
+fn what_a_client_gets_that_has_waited_counts() {
+    let server = launch().start();
+    let (mut c, mut waiting) = (server.connect(), server.connect());
+    assert_eq!(c.call(&["RPUSH", "other", &"v".repeat(10_000)]).int(), 1);
+    c.check("HOTKEYS START METRICS 1 NET", "+OK");
+    waiting.request(&["BLPOP", "queue", "0"]);
+    wait_until("it waits", || c.ask("INFO clients").text().contains("blocked_clients:1\r"));
+    c.check("RENAME other queue", "+OK");
+    assert_eq!(waiting.reply().items()[1].text().len(), 10_000);
+    let by_bytes = report(&server).field("by-net-bytes").clone();
+    assert_eq!(keys(&by_bytes)[0], "queue");
+    assert!(by_bytes.items()[1].int() > 10_000, "{by_bytes}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::clock;
 use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::{CommandError, Interrupt};
+use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
@@ -325,12 +326,37 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Locks what the command has declared, and runs it.
+    /// Locks what the command has declared, and runs it. Its cost is noted for its keys, while that is asked for.
     ///
     /// # Errors
     /// The error for the client; nothing has been replied then.
     #[inline]
     pub fn enter(&mut self) -> Result<(), CommandError> {
+        match self.kernel.hot_keys.is_on() {
+            false => self.enter_uncounted(),
+            true => self.enter_counted(),
+        }
+    }
+
+    #[cold]
+    fn enter_counted(&mut self) -> Result<(), CommandError> {
+        let (kernel, args) = (self.kernel, self.call.0);
+        let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, self.reply.parts().0);
+        let done = self.enter_uncounted();
+        // An interrupted one comes again.
+        if let Some(probe) = probe
+            && done.as_ref().err().and_then(CommandError::interrupt).is_none()
+        {
+            let is_heard = !self.caller.hears_nothing();
+            let output = is_heard.then(|| &*self.reply.parts().0);
+            probe.end(&kernel.hot_keys, (self.command, args), &self.caller.client, output);
+        }
+        done
+    }
+
+    /// The same for a call of a program, which is noted as a whole.
+    #[inline]
+    pub(super) fn enter_uncounted(&mut self) -> Result<(), CommandError> {
         #[cfg(debug_assertions)]
         {
             let keyspace = &self.kernel.keyspace;

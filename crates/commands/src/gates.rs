@@ -92,8 +92,6 @@ pub struct Gates {
     closed: Closed,
     /// A client watches all commands.
     pub watched: bool,
-    /// What requests cost their keys is collected.
-    pub measured: bool,
     /// Values may be on disk.
     pub has_spilled: bool,
     /// The replicas that have a write before it is acknowledged.
@@ -191,7 +189,6 @@ impl Gates {
             now_ms,
             closed: Closed::default(),
             watched: false,
-            measured: false,
             has_spilled: false,
             level: None,
             open: false,
@@ -228,11 +225,10 @@ impl Gates {
         let is_closed = Closed::any(kernel, &policy, self.now_ms)
             | level.is_some()
             | kernel.clients.has_monitors()
-            | kernel.hot_keys.is_on()
             | kernel.keyspace.has_spilled();
         if is_closed {
             self.read_each(kernel, policy(), level);
-        } else if self.level.is_some() | self.watched | self.measured | self.has_spilled {
+        } else if self.level.is_some() | self.watched | self.has_spilled {
             *self = Self::at(self.now_ms);
         } else {
             self.closed = Closed::default();
@@ -244,7 +240,6 @@ impl Gates {
     fn read_each(&mut self, kernel: &Kernel, policy: SyncPolicy, level: Option<ReplicaLevel>) {
         self.closed = Closed::of(kernel, policy, self.now_ms);
         self.watched = kernel.clients.has_monitors();
-        self.measured = kernel.hot_keys.is_on();
         self.has_spilled = kernel.keyspace.has_spilled();
         self.level = level;
         if level.is_some() {

@@ -5,7 +5,6 @@
 //! are serializable. No request can block in a transaction: blocking commands reply as after a timeout.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
@@ -20,7 +19,6 @@ use crate::caller::Caller;
 use crate::command::{Command, Flags, Scope, Weight};
 use crate::error::CommandError;
 use crate::fetch::{self, PendingRead};
-use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::monitors;
@@ -245,15 +243,10 @@ impl<'k> Context<'_, 'k> {
         let request = Request::new(self.caller, command, args, Mode::Never);
         let request = Request { hashed: hashed.as_slice(), ..request };
         let mut ctx = Context::new(turn, request, self.guard.locks, self.reply.in_proto(proto));
-        let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, ctx.reply.parts().0);
         let done = match denied {
             None => ctx.enter(),
             Some(denial) => Err(ctx.deny_in_exec(denial)),
         };
-        if let Some(probe) = probe {
-            let client = Arc::clone(&ctx.caller.client);
-            probe.end(&kernel.hot_keys, (command, args), &client, ctx.reply.parts().0);
-        }
         if let Err(error) = done {
             debug_assert!(error.interrupt().is_none(), "{} is interrupted", command.full_name);
             counters.failed(command.id);

@@ -110,18 +110,18 @@ impl Probe {
         picked.then(|| Self { nanos, begun_nanos: nanos(), written: output.written() })
     }
 
-    /// Notes what the call has cost, which has run.
+    /// Notes what the call has cost, which has run. Without an output its client does not get the reply.
     #[cold]
     pub fn end(
         self,
         hot_keys: &HotKeys,
         call: (&Command, Args<'_>),
         client: &Client,
-        output: &Output,
+        output: Option<&Output>,
     ) {
         let nanos = (self.nanos)().saturating_sub(self.begun_nanos);
-        // What a client with CLIENT REPLY OFF does not get is not there.
-        let reply_bytes = output.written().saturating_sub(self.written);
+        let reply_bytes =
+            output.map_or(0, |output| output.written().saturating_sub(self.written));
         let (command, args) = call;
         let worker = usize::from(client.conn.worker);
         hot_keys.note(command, args, worker, Cost { nanos, reply_bytes }, clock::unix_ms());

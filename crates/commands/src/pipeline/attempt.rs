@@ -13,7 +13,6 @@ use crate::clock::{self, STOPPED_MS};
 use crate::command::Command;
 use crate::error::Interrupt;
 use crate::execute::{Context, Mode, Request, Turn};
-use crate::hot_keys::Probe;
 use crate::meter::{Meter, Timing, Words};
 use crate::reply::Reply;
 use crate::slowlog;
@@ -69,13 +68,9 @@ impl<'k> Attempt<'_, 'k> {
         let client = Arc::clone(&caller.client);
         let mut meter = Meter::start(kernel, turn.counters);
         let timing = meter.begin(command, &client, Words::new);
-        let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, output);
         if let Some(interrupt) = self.enter(caller, locks, output) {
             meter.take_back(timing);
             return Err(interrupt);
-        }
-        if let Some(probe) = probe {
-            probe.end(&kernel.hot_keys, (command, args), &client, output);
         }
         if locks.has_ready() {
             self.serve_ready(locks, &mut meter);

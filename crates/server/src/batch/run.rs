@@ -13,7 +13,6 @@ use crate::command::{Command, Flags};
 use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Context, Mode, Refused, Request, Turn};
 use crate::gates::{Gates, Verdict};
-use crate::hot_keys::Probe;
 use crate::meter::{Meter, Timing};
 use crate::monitors;
 use crate::offload::Job;
@@ -119,10 +118,6 @@ impl<'k> BatchRunner<'k, '_> {
             let last =
                 move || slowlog::shorten(commands, batch.get(index.saturating_sub(1), input));
             let timing = meter.begin(command, &caller.client, last);
-            let probe = match !passes_unseen && gates.measured {
-                true => Probe::begin(&self.kernel.hot_keys, self.kernel.nanos, output),
-                false => None,
-            };
             if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
             {
                 meter.take_back(timing);
@@ -161,9 +156,6 @@ impl<'k> BatchRunner<'k, '_> {
             if let Some(access) = access {
                 let has_written = self.has_written(caller, locks, access);
                 self.held.cut(output, has_written);
-            }
-            if !passes_unseen && let Some(probe) = probe {
-                probe.end(&self.kernel.hot_keys, (command, args), &caller.client, output);
             }
             if locks.has_ready() {
                 let serving =

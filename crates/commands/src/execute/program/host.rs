@@ -248,7 +248,7 @@ impl<'k> ProgramHost<'_, 'k> {
             ctx.guard.begin_undo(usize::MAX);
             self.progress.has_written = true;
         }
-        if let Err(error) = ctx.enter() {
+        if let Err(error) = ctx.enter_uncounted() {
             if error.interrupt().is_some() {
                 return Err(Stop::Long);
             }
