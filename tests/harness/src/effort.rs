@@ -1,20 +1,23 @@
 //! The number of cases of tests with random input.
 
-use std::ops::Mul;
+use std::ops::{Add, Div, Mul};
 
 /// The factor, a whole number.
 const VARIABLE: &str = "TIERCE_TEST_EFFORT";
 
-/// The number of cases, seeds or rounds that a test goes through: `cases` times `TIERCE_TEST_EFFORT`, which is 1 by
-/// default.
+/// The number of cases, seeds or rounds that a test goes through: `cases` times `TIERCE_TEST_EFFORT`, which is 1 before
+/// a change lands, or half of them where that is not set, rounded up.
 ///
 /// # Panics
 /// When the variable is no number from 1 to 65535.
 #[must_use]
-pub fn effort<N: From<u16> + Mul<Output = N>>(cases: N) -> N {
+pub fn effort<N>(cases: N) -> N
+where
+    N: From<u16> + Mul<Output = N> + Add<Output = N> + Div<Output = N>,
+{
     match std::env::var(VARIABLE) {
         Ok(text) => cases * N::from(factor(&text)),
-        Err(_) => cases,
+        Err(_) => (cases + N::from(1)) / N::from(2),
     }
 }
 
