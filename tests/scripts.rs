@@ -420,7 +420,7 @@ fn words_of_calls_count_towards_the_limit_and_are_given_back() {
     let server = server();
     let (mut c, mut alice) = (server.connect(), server.connect());
     let call = |tail: &str| {
-        format!("local s, t = string.rep('x', 1000000), {{}} for i = 1, 300 do t[i] = s end {tail}")
+        format!("local s, t = string.rep('x', 1000000), {{}} for i = 1, 120 do t[i] = s end {tail}")
     };
     let before = server.resident_bytes();
     c.check("ACL SETUSER alice on >pw ~* +eval", "+OK");
@@ -428,11 +428,11 @@ fn words_of_calls_count_towards_the_limit_and_are_given_back() {
     let denied = eval(&mut alice, &call("return redis.call('del', unpack(t))"), &[], &[]);
     assert!(denied.contains("NOPERM"), "{denied}");
     assert_eq!(eval(&mut c, &call("return redis.call('del', unpack(t))"), &[], &[]), ":0");
-    wait_until("it is given back", || server.resident_bytes() < before + (100 << 20));
+    wait_until("it is given back", || server.resident_bytes() < before + (40 << 20));
     c.check("CONFIG SET script-memory-limit 20mb", "+OK");
     let limited = eval(&mut c, &call("return redis.pcall('del', unpack(t))"), &[], &[]);
     assert!(limited.contains("script-memory-limit"), "{limited}");
-    c.check("CONFIG SET script-memory-limit 0 client-query-buffer-limit 100mb", "+OK");
+    c.check("CONFIG SET script-memory-limit 0 client-query-buffer-limit 50mb", "+OK");
     let large = eval(&mut c, &call("return redis.pcall('del', unpack(t))"), &[], &[]);
     assert!(large.contains("arguments of a command called from script are too large"), "{large}");
 }
