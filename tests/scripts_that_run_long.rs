@@ -326,3 +326,39 @@ fn deadlines_count_from_when_a_script_that_waited_runs() {
     let deadline_ms = c.ask("PEXPIRETIME new").int();
     assert!(deadline_ms as u128 >= before_ms + 100_000, "{deadline_ms} for {before_ms}");
 }
+
+/// PUBLISH waits for the end of a pause, and so does a script that does nothing else.
+#[test]
+fn a_script_that_only_publishes_waits_for_the_end_of_a_pause() {
+    let server = launch().with("threads", "1").with("busy-reply-threshold", "20").start();
+    let (mut c, mut runner) = (server.connect_resp3(), server.connect());
+    c.ask("SUBSCRIBE news");
+    // One runs when the pause begins, others come in it: as a command, in EXEC, with and without a key.
+    let begun = "for i = 1, 100000000 do end return redis.call('publish', 'news', 'begun')";
+    runner.send(encode(&["EVAL", begun, "1", "k"]));
+    wait_for_busy(&mut c, "k");
+    let publish = "return redis.call('publish', 'news', 'later')";
+    let mut paused: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    paused[2].check("MULTI", "+OK");
+    assert_eq!(paused[2].call(&["EVAL", publish, "1", "other"]).text(), "QUEUED");
+    c.check("CLIENT PAUSE 1000000 WRITE", "+OK");
+    paused[0].request(&["PUBLISH", "news", "later"]);
+    paused[1].request(&["EVAL", publish, "0"]);
+    paused[2].request(&["EXEC"]);
+    wait_until("all wait", || {
+        c.ask("INFO clients").text().contains("\r\nblocked_clients:3\r\n")
+            && c.ask("GET k").to_string() != BUSY
+    });
+    // On the only worker, so that a message would come before the reply.
+    c.check("PING", "+PONG");
+    // It runs again, and the others wait for its thread.
+    c.check("CONFIG SET busy-reply-threshold 100000000", "+OK");
+    c.check("CLIENT UNPAUSE", "+OK");
+    runner.expect(":1");
+    paused[0].expect(":1");
+    paused[1].expect(":1");
+    paused[2].expect("[:1]");
+    let mut told: Vec<String> = (0..4).map(|_| c.reply().items()[2].text().to_owned()).collect();
+    told.sort();
+    assert_eq!(told, ["begun", "later", "later", "later"]);
+}
