@@ -12,7 +12,8 @@ use super::calls::{Call, Calls};
 use super::within::{chance_decides, is_run, line};
 use crate::command::{Command, Flags};
 use crate::commands;
-use crate::pubsub::Kind;
+use crate::error::Interrupt;
+use crate::pubsub::{Kind, Subscriptions};
 use crate::waiting::ConnAddress;
 
 const SEEDS: u64 = 15;
@@ -158,4 +159,75 @@ fn are_sent_with_their_keys_busy(count: usize, keys: &[&str]) -> bool {
     let told = told.lock();
     assert_eq!(told.len(), 1, "what waits to be delivered is told once");
     told[0]
+}
+
+/// Patterns with which a message to `c` is matched, without one that fits. Three such messages are as many as a worker
+/// matches in one turn.
+const PATTERNS: usize = 3000;
+
+/// A bench with these patterns and a subscriber to `c`.
+fn with_many_patterns() -> (Bench, Subscriptions) {
+    let bench = Bench::new(Proto::Resp2);
+    let pubsub = &bench.kernel.pubsub;
+    let mut subscriptions = pubsub.newcomer(ConnAddress::default());
+    let mut subscribe = |kind, name: &[u8]| {
+        pubsub.subscribe(&mut subscriptions, kind, name, &mut Output::new(), Proto::Resp2);
+    };
+    (0..PATTERNS).for_each(|number| subscribe(Kind::Pattern, format!("*{number}").as_bytes()));
+    subscribe(Kind::Channel, b"c");
+    (bench, subscriptions)
+}
+
+/// A script that sends so many messages to `c`.
+fn sends(count: usize) -> Call {
+    let script = format!("for n = 1, {count} do redis.call('publish', 'c', '<' .. n .. '>') end");
+    ["EVAL", &script, "1", "string0"].map(|word| word.as_bytes().to_vec()).into()
+}
+
+/// The messages that have reached the subscriber.
+fn received(bench: &Bench, subscriptions: &mut Subscriptions) -> Vec<usize> {
+    let (pubsub, mut output) = (&bench.kernel.pubsub, Output::new());
+    pubsub.deliver(0, usize::MAX, |_, run| {
+        pubsub.receive(run, Some(&mut *subscriptions), &mut output, Proto::Resp2)
+    });
+    let text = String::from_utf8(output.into_bytes()).expect("messages");
+    let numbers = text.split('<').skip(1).map(|rest| rest.split('>').next());
+    numbers.map(|number| number.and_then(|it| it.parse().ok()).expect("a number")).collect()
+}
+
+#[test]
+fn a_script_publishes_on_a_worker_what_is_matched_in_a_moment() {
+    let (mut bench, mut subscriptions) = with_many_patterns();
+    bench.kernel.scripts.offload.open();
+    assert_eq!(bench.on_worker(&sends(4)).0, Some(Interrupt::Long), "it has not run");
+    assert!(received(&bench, &mut subscriptions).is_empty());
+    let (mut bench, mut subscriptions) = with_many_patterns();
+    bench.kernel.scripts.offload.open();
+    assert_eq!(bench.on_worker(&sends(3)).0, None);
+    assert_eq!(received(&bench, &mut subscriptions), [1, 2, 3]);
+}
+
+/// A transaction keeps its keys meanwhile, and a worker others from its turn: both leave the rest to the thread that
+/// publishes. A thread of its own has sent all before its client has the reply.
+#[test]
+fn messages_for_many_patterns_wait_for_the_thread_for_that_where_others_would_wait() {
+    send_ten(3, |bench| drop(bench.run(Way::All, &[sends(10)])));
+    // Without threads for scripts it runs there to its end.
+    send_ten(3, |bench| assert_eq!(bench.on_worker(&sends(10)).0, None));
+    send_ten(10, |bench| drop(bench.run(Way::Long, &[sends(10)])));
+}
+
+/// Has ten messages sent, of which so many come at once and the others later, in order.
+#[track_caller]
+fn send_ten(at_once: usize, send: impl FnOnce(&mut Bench)) {
+    let (mut bench, mut subscriptions) = with_many_patterns();
+    bench.kernel.pubsub.set_publisher(true);
+    send(&mut bench);
+    let mut all = received(&bench, &mut subscriptions);
+    assert_eq!(all.len(), at_once);
+    for _ in at_once..10 {
+        assert!(bench.kernel.pubsub.publish_next());
+        all.extend(received(&bench, &mut subscriptions));
+    }
+    assert!(all.into_iter().eq(1..=10), "in order");
 }
