@@ -113,3 +113,96 @@ pub fn add_key(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use tierce_cask::disk::SimDisk;
+    use tierce_cask::{ColdOptions, ColdStore, Durable, Origin};
+    use tierce_keyspace::{Expiry, Keyspace, Options, SpillBatch};
+
+    use super::*;
+
+    const NOW_MS: i64 = 1_000_000;
+    const DB: DbIndex = DbIndex::ZERO;
+
+    /// A keyspace of two keys in different shards, and their values, which are on disk.
+    fn spilled() -> (Keyspace, [PendingRead; 2]) {
+        let keyspace = Keyspace::new(Options { shards: 2, ..Options::default() }).expect("options");
+        let options = ColdOptions { segment_size_bytes: 1 << 16, open_files_max: 2 };
+        let store = ColdStore::open(Arc::new(SimDisk::new(1)), Path::new("/cold"), options);
+        keyspace.set_cold_store(Arc::new(store.expect("an empty disk")));
+        let names = [0, 1].map(|shard| {
+            let is_there =
+                |name: &String| keyspace.shard_of(keyspace.hash(name.as_bytes())) == shard;
+            (0..).map(|number| format!("key{number}")).find(is_there).expect("one")
+        });
+        let mut locks = keyspace.locks();
+        for name in &names {
+            let key = keyspace.key(name.as_bytes());
+            let set = locks.db(DB, key.hash(), NOW_MS).set(key, &[b'x'; 1000], Expiry::Never);
+            set.expect("there is room");
+        }
+        let mut batch = SpillBatch::default();
+        // Each looks at one shard.
+        (0..10).for_each(|_| _ = locks.gather_cold(&mut batch, NOW_MS));
+        let store = keyspace.cold_store().expect("it was set");
+        let places = store.write(batch.values(), Durable::Yes, Origin::Memory).expect("a disk");
+        locks.spill(&batch, &places, NOW_MS);
+        let mut reads = Vec::new();
+        for name in &names {
+            let added = add_key(&mut locks, DB, name.as_bytes(), NOW_MS, &mut reads);
+            added.expect("nobody holds it");
+        }
+        drop(locks);
+        (keyspace, reads.try_into().expect("both are on disk"))
+    }
+
+    fn is_on_disk(keyspace: &Keyspace, read: &PendingRead) -> bool {
+        let key = keyspace.key(&read.key);
+        keyspace.locks().db(DB, key.hash(), NOW_MS).spilled_at(key).is_some()
+    }
+
+    /// A program may hold it without end, and the worker serves others.
+    #[test]
+    fn a_worker_waits_for_no_shard_when_a_value_comes() {
+        let (keyspace, [read, _]) = spilled();
+        let mut buffer = ColdBuffer::default();
+        let store = keyspace.cold_store().expect("it was set");
+        let bytes = store.read(read.location, &mut buffer).expect("it is there");
+        let (done, is_done) = mpsc::channel();
+        let mut others = keyspace.long_locks();
+        others.reach(keyspace.hash(&read.key)).expect("it waits");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Those of the thread that takes what was read.
+                read.restore(&mut keyspace.locks(), bytes, NOW_MS);
+                done.send(()).expect("it is listened to");
+            });
+            let came = is_done.recv_timeout(Duration::from_secs(10));
+            drop(others);
+            came.expect("it waits for the shard");
+        });
+        assert!(is_on_disk(&keyspace, &read));
+        read.restore(&mut keyspace.locks(), bytes, NOW_MS);
+        assert!(!is_on_disk(&keyspace, &read));
+    }
+
+    /// Else it would wait as long again for each of its values.
+    #[test]
+    fn a_thread_of_its_own_waits_for_one_shard_that_is_held() {
+        let (keyspace, reads) = spilled();
+        let mut locks = keyspace.impatient_long_locks(Duration::from_millis(1));
+        let mut others = keyspace.long_locks();
+        others.reach(keyspace.hash(&reads[0].key)).expect("it waits");
+        read_all(&mut locks, &reads, NOW_MS);
+        drop(others);
+        assert!(is_on_disk(&keyspace, &reads[1]), "the request is told before");
+        read_all(&mut locks, &reads, NOW_MS);
+        assert!(!reads.iter().any(|read| is_on_disk(&keyspace, read)));
+    }
+}
