@@ -192,3 +192,27 @@ fn who_waits_for_many_elements_is_served_away_from_the_worker() {
         other.check(&[(&format!("EXISTS {wanted}"), ":0")]);
     }
 }
+
+/// It takes nothing away that they want, so they need not wait until there is a thread for it.
+#[test]
+fn a_reader_of_much_keeps_nobody_behind_it_from_a_key() {
+    let server = TestServer::start();
+    let mut other = server.client();
+    let [first, second] = held_keys(&server);
+    let source = key_beside(&server, &[&first, &second]);
+    let wanted = key_beside(&server, &[&first, &second, &source]);
+    make_large(&mut other, ["list", "scores", &source]);
+    let mut waiting = [server.client(), server.client()];
+    for (number, (client, count)) in waiting.iter_mut().zip(["", "COUNT 1 "]).enumerate() {
+        client.send(&format!("XREAD {count}BLOCK 0 STREAMS {wanted} 0"));
+        let blocked = format!("blocked_clients:{}\r\n", number + 1);
+        other.ask_until("INFO clients", |reply| reply.contains(&blocked));
+    }
+    let [mut much, mut little] = waiting;
+    with_busy_threads(&server, || {
+        other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
+        assert_eq!(little.next().matches("[n, 1]").count(), 1);
+        assert!(other.call("INFO clients").contains("blocked_clients:1\r\n"));
+    });
+    assert_eq!(much.next().matches("[n, 1]").count(), MANY);
+}
