@@ -112,3 +112,28 @@ fn a_start_leaves_the_log_what_is_free() {
         assert_eq!(client.call("DEL k"), ":1", "{number}");
     }
 }
+
+/// Each of them has had its value fetched, and has left its worker before it has run.
+#[test]
+fn a_value_is_fetched_behind_long_commands_with_spilled_values() {
+    const SETS: usize = 3;
+    // What comes back stays: there is room, and only the limit of a moment has spilled it.
+    let options = "--appendonly no --maxmemory 1gb --maxmemory-policy spill";
+    let server = TestServer::with(options);
+    let mut client = server.client();
+    let members: Vec<String> = (0..100).map(|number| format!("member:{number}")).collect();
+    for number in 0..SETS {
+        client.call(&format!("SADD set{number} {}", members.join(" ")));
+    }
+    client.check(&[(&format!("SET string {}", "x".repeat(VALUE_LEN)), "OK")]);
+    client.check(&[("CONFIG SET maxmemory 1", "OK")]);
+    wait_until("all is on disk", || figure(&mut client, "spilled_keys") == SETS as u64 + 1);
+    client.check(&[("CONFIG SET maxmemory 1gb", "OK")]);
+    for number in 0..SETS {
+        let reply = client.call(&format!("SRANDMEMBER set{number} -20000"));
+        assert_eq!(reply.matches("member:").count(), 20_000);
+    }
+    assert_eq!(client.call("GET string").len(), VALUE_LEN);
+    assert_eq!(figure(&mut client, "spilled_reads"), SETS as u64 + 1);
+    assert_eq!(figure(&mut client, "spilled_reads_late"), 0, "it was read on its worker");
+}
