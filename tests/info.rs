@@ -1,10 +1,11 @@
 //! INFO: what monitoring tools read.
 
 use std::collections::BTreeMap;
+use std::fs;
 
-use tierce_harness::{Connection, wait_until};
+use tierce_harness::{Connection, TempDir, wait_until, words};
 
-use crate::server;
+use crate::{launch, server};
 
 fn info(c: &mut Connection, section: &str) -> BTreeMap<String, String> {
     let text = c.ask(&format!("INFO {section}")).text().to_owned();
@@ -299,9 +300,58 @@ fn errors_of_scripts_are_counted_once() {
     ] {
         c.check("CONFIG RESETSTAT", "+OK");
         c.call(&["EVAL", script, "1", "s"]);
-        let errors = info(&mut c, "errorstats");
-        assert_eq!(errors.len(), 1, "{script}: {errors:?}");
-        assert_eq!(errors[&format!("errorstat_{kind}")], "count=1", "{script}");
-        assert_eq!(info(&mut c, "stats")["total_error_replies"], "1", "{script}");
+        assert_counted(&mut c, &[kind], None);
+    }
+}
+
+/// Since statistics were reset there were errors of these kinds, one of each, and this command has failed once.
+#[track_caller]
+fn assert_counted(c: &mut Connection, kinds: &[&str], failed: Option<&str>) {
+    let counted = |kind: &&str| (format!("errorstat_{kind}"), "count=1".to_owned());
+    assert_eq!(info(c, "errorstats"), kinds.iter().map(counted).collect());
+    assert_eq!(info(c, "stats")["total_error_replies"], kinds.len().to_string());
+    if let Some(command) = failed {
+        let stats = &info(c, "commandstats")[&format!("cmdstat_{command}")];
+        assert!(stats.starts_with("calls=1,") && stats.ends_with(",failed_calls=1"), "{stats}");
+    }
+}
+
+#[test]
+fn errors_to_clients_that_have_waited_are_counted_with_their_commands() {
+    let server = server();
+    let (mut waiting, mut other) = (server.connect(), server.connect());
+    let id = waiting.ask("CLIENT ID").int();
+    for call in ["BLPOP k 0", "XREAD BLOCK 0 STREAMS s $", "WAIT 1 0"] {
+        other.check("CONFIG RESETSTAT", "+OK");
+        waiting.request(&words(call));
+        let end = format!("CLIENT UNBLOCK {id} ERROR");
+        wait_until("it is unblocked", || other.ask(&end).int() == 1);
+        waiting.expect("-UNBLOCKED client unblocked via CLIENT UNBLOCK");
+        let name = call.split(' ').next().expect("a name").to_lowercase();
+        assert_counted(&mut other, &["UNBLOCKED"], Some(&name));
+    }
+}
+
+/// The reply comes from another thread, after the command itself has ended.
+#[test]
+fn errors_that_come_late_are_counted_with_their_commands() {
+    let temp = TempDir::new();
+    let (dir, aside) = (temp.path().join("data"), temp.path().join("aside"));
+    fs::create_dir(&dir).expect("made");
+    let launch = launch().with("dir", &dir.display().to_string()).with("appendonly", "no");
+    let server = launch.start();
+    let mut c = server.connect();
+    // A file is where its folder would be made.
+    fs::rename(&dir, &aside).expect("moved");
+    fs::write(&dir, "").expect("written");
+    for (call, name) in [
+        ("SAVE", "save"),
+        ("SHUTDOWN SAVE", "shutdown"),
+        ("CONFIG SET appendonly yes", "config|set"),
+    ] {
+        c.check("CONFIG RESETSTAT", "+OK");
+        let reply = c.ask(call).to_string();
+        assert!(reply.starts_with("-ERR "), "{call}: {reply}");
+        assert_counted(&mut c, &["ERR"], Some(name));
     }
 }

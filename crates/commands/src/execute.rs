@@ -17,7 +17,6 @@ mod transaction;
 mod weigh;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_keyspace::{Db, Key, KeyHash, NewString};
 use tierce_wire::resp::{Args, OwnedArgs, Rest};
@@ -310,7 +309,7 @@ impl<'k> Context<'_, 'k> {
     #[inline(always)]
     pub fn run(&mut self) -> Option<Interrupt> {
         let client = &self.caller.client;
-        client.last_command.store(self.command.id.0 + 1, Relaxed);
+        client.note_command(self.command.id);
         match self.enter() {
             Ok(()) => None,
             Err(error) => self.fail(&error),

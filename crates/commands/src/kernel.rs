@@ -4,7 +4,6 @@
 //! [`Front`]; without one, as in the import of a file, nothing is sent.
 
 use std::ops::Deref;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -302,11 +301,12 @@ impl Kernel {
         self.role.lacks_replicas() || level.is_some() && !has_stream() && !self.failover.is_on()
     }
 
-    /// Counts an error reply that is written beside the run of a command.
+    /// Counts an error reply that is written beside the run of a command, which has failed by it.
     #[cold]
-    pub fn count_error(&self, error: &CommandError) {
+    pub fn count_error(&self, error: &CommandError, failed: Option<CommandId>) {
         let counters = self.spare.take(self.commands.id_count());
         counters.add(Stat::Errors, 1);
+        failed.into_iter().for_each(|command| counters.failed(command));
         self.spare.give_back(counters);
         self.errors.count(error.kind());
     }
@@ -686,10 +686,7 @@ impl Kernel {
 
     /// The line of `CLIENT LIST` about a client.
     pub fn describe_client(&self, client: &Client, now_ms: i64) -> String {
-        let command = match client.last_command.load(Relaxed) {
-            0 => "NULL",
-            id => self.command_name(CommandId(id - 1)),
-        };
+        let command = client.last_command().map_or("NULL", |id| self.command_name(id));
         client.describe(now_ms, command)
     }
 

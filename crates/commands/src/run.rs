@@ -17,6 +17,7 @@ use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::{Args, OwnedArgs};
 
+use crate::blocking;
 use crate::caller::Caller;
 use crate::clock;
 use crate::command::{Access, Command, Flags, Scope};
@@ -27,7 +28,6 @@ use crate::fetch;
 use crate::gates::{self, Gates, Verdict};
 use crate::kernel::Kernel;
 use crate::lease::Holding;
-use crate::message::Notice;
 use crate::monitors;
 use crate::pipeline::{Attempt, Late, Ready};
 use crate::replica_level::ReplicaLevel;
@@ -619,19 +619,19 @@ impl<'k> Run<'k, '_> {
         let Some(pending) = caller.end_wait() else { return };
         let begin = output.mark();
         let mut reply = Reply::new(output, caller.proto);
-        match pending.awaited {
+        let outcome = match pending.awaited {
             Awaited::Save(save_id) => {
-                let outcome = self.kernel.persistence.wait(save_id).map_err(Into::into);
-                let notice = Notice::Saved { save_id, outcome };
-                waiting::reply_to(&pending.awaited, &notice, &mut reply);
+                let outcome = self.kernel.persistence.wait(save_id);
+                outcome.map_err(|reason| waiting::not_saved(&reason))
             }
             Awaited::LogSwitch { on, .. } => match self.await_log(on) {
-                Reached::Now => reply.ok(),
-                Reached::Later(_) => reply.error(&LOG_IS_LATE),
-                Reached::Never(cause) => reply.error(&waiting::not_switched(&cause)),
+                Reached::Now => Ok(()),
+                Reached::Later(_) => Err(LOG_IS_LATE),
+                Reached::Never(cause) => Err(waiting::not_switched(&cause)),
             },
-            _ => reply.error(&NO_CONNECTION),
-        }
+            _ => Err(NO_CONNECTION),
+        };
+        blocking::reply_late(self.kernel, Some(self.command.id), outcome, &mut reply);
         if !pending.is_heard {
             output.truncate(begin);
         }
@@ -674,7 +674,7 @@ impl<'k> Run<'k, '_> {
         let kernel = self.kernel;
         if !kernel.are_replicas_level(level, || self.by.gives_up()) {
             let error = level.error();
-            kernel.count_error(&error);
+            kernel.count_error(&error, Some(self.command.id));
             output.truncate(begin);
             Reply::new(output, caller.proto).error(&error);
         }

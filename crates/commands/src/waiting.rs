@@ -6,7 +6,7 @@
 //!   beginning when the obstacle is, or may be, gone.
 //! * *A reply.* The request is taken, and its reply comes later ([`Awaited`]): from a thread that has it
 //!   ready, in an [`Answer`](crate::answer::Answer); for all clients that wait for the same event, by
-//!   [`reply_to`]; or when the client's timeout ends.
+//!   [`outcome_of`]; or when the client's timeout ends.
 //!
 //! Nothing here knows connections: their loops suspend and resume them, set the one timer that
 //! [`Waits::patience`] asks for, and post answers to the thread that owns them.
@@ -469,30 +469,23 @@ impl Waits {
     }
 }
 
-/// Writes the reply that `notice` brings to a client that waits for `awaited`. Whether it brings one.
-pub fn reply_to(awaited: &Awaited, notice: &Notice, reply: &mut Reply<'_>) -> bool {
+/// The reply that `notice` brings to a client that waits for `awaited`, OK or an error, if it brings one.
+#[must_use]
+pub fn outcome_of(awaited: &Awaited, notice: &Notice) -> Option<Result<(), CommandError>> {
     const FAILED: CommandError = CommandError::new("ERR Errors trying to SHUTDOWN. Check logs.");
     match (awaited, notice) {
         (Awaited::Save(awaited), Notice::Saved { save_id, outcome }) if awaited == save_id => {
-            match outcome {
-                Ok(()) => reply.ok(),
-                Err(reason) => reply.error(&CommandError::text(format!("ERR {reason}"))),
-            }
+            Some(outcome.as_ref().copied().map_err(|reason| not_saved(reason)))
         }
         (Awaited::LogSwitch { switch_id, on }, Notice::LogSwitched(switched))
             if *switch_id <= switched.switch_id =>
         {
-            if *on == switched.is_on {
-                reply.ok();
-            } else {
-                let cause = switched.failure.as_deref().unwrap_or(SWITCHED_BY_ANOTHER);
-                reply.error(&not_switched(cause));
-            }
+            let cause = switched.failure.as_deref().unwrap_or(SWITCHED_BY_ANOTHER);
+            Some(if *on == switched.is_on { Ok(()) } else { Err(not_switched(cause)) })
         }
-        (Awaited::Shutdown, Notice::StaysUp) => reply.error(&FAILED),
-        _ => return false,
+        (Awaited::Shutdown, Notice::StaysUp) => Some(Err(FAILED)),
+        _ => None,
     }
-    true
 }
 
 /// The reply to WAITAOF: on how many devices the log is, here and at replicas.
@@ -500,6 +493,11 @@ pub fn reply_synced(here: i64, reply: &mut Reply<'_>) {
     reply.array(2);
     reply.int(here);
     reply.int(0);
+}
+
+/// The reply to a save that has failed.
+pub(crate) fn not_saved(reason: &str) -> CommandError {
+    CommandError::text(format!("ERR {reason}"))
 }
 
 /// The reply to a CONFIG SET that could not switch the log.

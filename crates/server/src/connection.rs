@@ -196,7 +196,7 @@ pub fn settle(
             let proto = caller.proto;
             let errors =
                 unconfirmed.replies.iter().filter(|held| held.has_written && !is_confirmed);
-            errors.for_each(|_| kernel.count_error(&unconfirmed.level.error()));
+            errors.for_each(|_| kernel.count_error(&unconfirmed.level.error(), None));
             unconfirmed.write(is_confirmed, output, proto);
             // What has come meanwhile follows the replies.
             caller.catch_up(&kernel.pubsub, output, proto);

@@ -114,7 +114,13 @@ impl Dispatcher {
             }),
             Notice::Saved { .. } | Notice::LogSwitched(_) | Notice::StaysUp => {
                 conns.for_each(|conn| {
-                    answer(conn, |awaited, reply| waiting::reply_to(awaited, &notice, reply));
+                    let command = conn.session().client().last_command();
+                    answer(conn, |awaited, reply| {
+                        let outcome = waiting::outcome_of(awaited, &notice);
+                        outcome
+                            .map(|it| blocking::reply_late(&self.0, command, it, reply))
+                            .is_some()
+                    });
                 });
             }
             Notice::RightsChanged => conns.for_each(|conn| {

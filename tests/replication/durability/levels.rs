@@ -6,6 +6,7 @@ use tierce_harness::{Connection, Launch, wait_until};
 
 use super::primary;
 use crate::replication::fake_replica::Replica;
+use crate::replication::info;
 
 fn wait_until_blocked(c: &mut Connection) {
     wait_until("it waits", || c.ask("INFO clients").text().contains("blocked_clients:1"));
@@ -146,4 +147,49 @@ fn many_invalidations_come_before_the_reply_and_all_is_invalid_behind_it() {
         let push = c.reply().to_string();
         push.contains("invalidate") && !push.contains("kkk")
     });
+}
+
+/// The errors that were counted, and how many error replies there were.
+fn errors(c: &mut Connection) -> (Vec<String>, String) {
+    let kinds = c.ask("INFO errorstats").text().to_owned();
+    let kinds = kinds.lines().filter_map(|line| line.strip_prefix("errorstat_"));
+    (kinds.map(str::to_owned).collect(), info(c, "total_error_replies"))
+}
+
+/// A client that waits for replicas gets one error, whoever ends its wait, and that is counted.
+#[test]
+fn errors_to_clients_that_wait_for_replicas_are_counted_once() {
+    const LATE: &str = "-UNCONFIRMED The write is done on this server, but 1 replicas have not \
+                        confirmed it in time";
+    const UNBLOCKED: &str = "-UNBLOCKED client unblocked via CLIENT UNBLOCK";
+    const ROLE: &str = "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> \
+                        replica?)";
+    for (call, end, error) in [
+        ("WAIT 1 0", "CLIENT UNBLOCK ID ERROR", UNBLOCKED),
+        ("SET a 1", "CLIENT UNBLOCK ID ERROR", LATE),
+        ("SET a 1", "CLIENT UNBLOCK ID", LATE),
+        ("SET a 1", "CONFIG SET durability-replicas-timeout 50", LATE),
+        ("WAIT 1 0", "REPLICAOF 127.0.0.1 1", ROLE),
+        ("SET a 1", "REPLICAOF 127.0.0.1 1", LATE),
+    ] {
+        let server = primary().with("durability-replicas-timeout", "100000").start();
+        let mut replica = Replica::new(&server);
+        let (mut waiting, mut other) = (server.connect(), server.connect());
+        let id = waiting.ask("CLIENT ID").int();
+        waiting.check("SET before 1", "+OK");
+        waiting.check("CLIENT DURABILITY replicas:1", "+OK");
+        if end.starts_with("CONFIG") {
+            other.check(end, "+OK");
+        }
+        waiting.request(&tierce_harness::words(call));
+        replica.commands_until("REPLCONF GETACK *");
+        if !end.starts_with("CONFIG") {
+            let end = end.replace("ID", &id.to_string());
+            wait_until("it ends", || [":1", "+OK"].contains(&&*other.ask(&end).to_string()));
+        }
+        waiting.expect(error);
+        let kind = error[1..].split(' ').next().expect("a word");
+        let counted = (vec![format!("{kind}:count=1")], "1".to_owned());
+        assert_eq!(errors(&mut other), counted, "{call}, {end}");
+    }
 }

@@ -29,6 +29,7 @@ use tierce_wire::resp::{Args, OwnedArgs, Proto};
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
 use crate::clients::{Client, ClientFlags, Listener};
+use crate::command::CommandId;
 use crate::error::CommandError;
 use crate::execute::{self, Context, Guard};
 pub use crate::execute::{Attempt, Mode};
@@ -144,7 +145,7 @@ pub(crate) fn wait(
             match nonblocking::begin(kernel, caller, to, name, wait.command.as_args()) {
                 Ok(deferred) => Destination::Result(deferred),
                 Err(error) => {
-                    kernel.count_error(&error);
+                    kernel.count_error(&error, None);
                     return reply.error(&error);
                 }
             }
@@ -222,18 +223,14 @@ fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
     }
 }
 
-fn write_in_vain(kernel: &Kernel, reason: Reason, reply: &mut Reply<'_>) {
-    match error_in_vain(kernel, reason) {
-        Some(error) => {
-            kernel.count_error(&error);
-            reply.error(&error);
-        }
-        None => reply.null_array(),
-    }
-}
-
-/// Answers a client that is not served for this reason.
-fn answer_in_vain(kernel: &Kernel, to: &Destination, proto: Proto, reason: Reason) {
+/// Answers the last command of a client, or one whose result comes later, that is not served for this reason.
+fn answer_in_vain(
+    kernel: &Kernel,
+    to: &Destination,
+    command: Option<CommandId>,
+    proto: Proto,
+    reason: Reason,
+) {
     if let Some(deferred) = to.deferred()
         && reason == GONE
     {
@@ -242,10 +239,36 @@ fn answer_in_vain(kernel: &Kernel, to: &Destination, proto: Proto, reason: Reaso
     }
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
     let mut output = Output::new();
-    write_in_vain(kernel, reason, &mut Reply::new(&mut output, proto));
+    let mut reply = Reply::new(&mut output, proto);
+    match error_in_vain(kernel, reason) {
+        Some(error) => reply_late(kernel, command_of(kernel, to, command), Err(error), &mut reply),
+        None => reply.null_array(),
+    }
     let reply = Answered::With(output.take());
     let (to, logged_at, invalidation) = (to.clone(), None, None);
     kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
+}
+
+/// Writes the reply to a command that has waited for it: OK, or an error, which is counted.
+pub fn reply_late(
+    kernel: &Kernel,
+    command: Option<CommandId>,
+    outcome: Result<(), CommandError>,
+    reply: &mut Reply<'_>,
+) {
+    match outcome {
+        Ok(()) => reply.ok(),
+        Err(error) => {
+            kernel.count_error(&error, command);
+            reply.error(&error);
+        }
+    }
+}
+
+/// The command that is answered: the last one of its client, unless it is one whose result comes later.
+fn command_of(kernel: &Kernel, to: &Destination, last: Option<CommandId>) -> Option<CommandId> {
+    let Some(deferred) = to.deferred() else { return last };
+    kernel.commands.find_original(deferred.command.as_bytes()).map(|command| command.id)
 }
 
 /// The patience of a client that waits for a reply has ended. Whether it is answered and goes on; otherwise
@@ -274,7 +297,7 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
                 confirmed.into_iter().for_each(|confirmed| confirmed.reply(&mut reply));
             }
             Awaited::Device { .. } => waiting::reply_synced(0, &mut reply),
-            _ => write_in_vain(kernel, TIME_IS_UP, &mut reply),
+            _ => reply.null_array(),
         }
     }
     true
@@ -291,17 +314,30 @@ pub fn connection_ends(kernel: &Kernel, caller: &mut Caller) {
 /// CLIENT UNBLOCK: whether the client was waiting. Its worker takes it out of the queues, which needs the
 /// shards of its keys: the caller may hold some.
 pub(crate) fn unblock(kernel: &Kernel, client: &Client, with_error: bool) -> bool {
-    if let Some((to, proto, confirmed)) = kernel.unblock_confirming(client.conn) {
-        let mut output = Output::new();
-        match with_error {
-            true => write_in_vain(kernel, UNBLOCKED, &mut Reply::new(&mut output, proto)),
-            false => confirmed.reply(&mut Reply::new(&mut output, proto)),
-        }
-        let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
-        kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
-        return true;
+    let reason = if with_error { UNBLOCKED } else { TIME_IS_UP };
+    end_confirming(kernel, client, reason, || ()) || end_waiting(kernel, client, reason, || ())
+}
+
+/// Ends the waiting of a client for replicas, after `prepare`. Whether it was waiting.
+fn end_confirming(
+    kernel: &Kernel,
+    client: &Client,
+    reason: Reason,
+    prepare: impl FnOnce(),
+) -> bool {
+    let Some((to, proto, confirmed)) = kernel.unblock_confirming(client.conn) else { return false };
+    prepare();
+    let mut output = Output::new();
+    let mut reply = Reply::new(&mut output, proto);
+    match error_in_vain(kernel, reason) {
+        // The replies that wait for the level become errors, which are counted there.
+        Some(error) if confirmed.is_of_level() => reply.error(&error),
+        Some(error) => reply_late(kernel, client.last_command(), Err(error), &mut reply),
+        None => confirmed.reply(&mut reply),
     }
-    end_waiting(kernel, client, if with_error { UNBLOCKED } else { TIME_IS_UP }, || ())
+    let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
+    kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
+    true
 }
 
 /// The server is a replica now: clients that wait for keys or replicas get an error, and their connections end, as in
@@ -319,13 +355,7 @@ fn unblock_by_role(kernel: &Kernel, client: &Client) {
     // Only who takes a client out of its list answers it. So this answer closes the connection or leaves it open, and
     // no other answer is on its way when the client is told that it is being closed.
     let close = || client.set(ClientFlags::CLOSING, true);
-    if let Some((to, proto, _)) = kernel.unblock_confirming(client.conn) {
-        close();
-        let mut output = Output::new();
-        write_in_vain(kernel, ROLE_CHANGED, &mut Reply::new(&mut output, proto));
-        let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
-        kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
-    }
+    end_confirming(kernel, client, ROLE_CHANGED, close);
     // Nothing has been done for it, unlike for one that waits for replicas, which must not do its write again
     // elsewhere.
     match redirects {
@@ -344,7 +374,8 @@ fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason, prepare: impl F
         Cancelled::Now => {
             prepare();
             let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
-            answer_in_vain(kernel, &blocked.to, blocked.proto, reason);
+            let command = client.last_command();
+            answer_in_vain(kernel, &blocked.to, command, blocked.proto, reason);
             true
         }
     }

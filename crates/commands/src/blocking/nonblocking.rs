@@ -145,7 +145,7 @@ pub(crate) fn client_leaves(kernel: &Kernel, client: &Client) {
 pub fn result_is_due(kernel: &Kernel, deferred: &Arc<Deferred>) {
     if stop(kernel, deferred, TIME_IS_UP, Leaving::Neither) {
         let to = Destination::Result(Arc::clone(deferred));
-        answer_in_vain(kernel, &to, Proto::Resp2, TIME_IS_UP);
+        answer_in_vain(kernel, &to, None, Proto::Resp2, TIME_IS_UP);
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) fn end_all(kernel: &Kernel, client: &Client, reason: Reason) {
     let sent: Vec<_> = client.results.lock().sent().cloned().collect();
     for deferred in sent.into_iter().filter(|deferred| deferred.is_waiting()) {
         if stop(kernel, &deferred, reason, Leaving::Neither) {
-            answer_in_vain(kernel, &Destination::Result(deferred), Proto::Resp2, reason);
+            answer_in_vain(kernel, &Destination::Result(deferred), None, Proto::Resp2, reason);
         }
     }
 }

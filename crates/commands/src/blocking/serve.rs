@@ -230,7 +230,8 @@ impl<'k> Serving<'k, '_> {
                             true => self.kernel.keyspace.forget_waiter_later(waiter),
                             false => locks.forget_waiter(waiter),
                         }
-                        answer_in_vain(self.kernel, &blocked.to, blocked.proto, reason);
+                        let command = caller.client.last_command();
+                        answer_in_vain(self.kernel, &blocked.to, command, blocked.proto, reason);
                         return (outcome, false);
                     }
                 }

@@ -57,7 +57,7 @@ pub struct Client {
     /// [`ClientFlags`].
     pub flags: AtomicU32,
     /// Identity of its last command in the command table, plus one; zero before the first.
-    pub last_command: AtomicU16,
+    last_command: AtomicU16,
     /// How many channels, patterns, channels of shards and prefixes of keys it subscribes to.
     pub subscriptions: [AtomicU32; 4],
     /// The client that gets its invalidations: 0 for itself, -1 if it tracks no keys.
@@ -257,6 +257,11 @@ impl Client {
     #[inline]
     pub fn note_command(&self, id: CommandId) {
         self.last_command.store(id.0 + 1, Relaxed);
+    }
+
+    /// Which one came last. For a client that waits, that is the one that waits.
+    pub fn last_command(&self) -> Option<CommandId> {
+        self.last_command.load(Relaxed).checked_sub(1).map(CommandId)
     }
 
     /// The protocol version that it has chosen.

@@ -144,6 +144,11 @@ impl Confirmed {
         self.wanted.is_met_by(self)
     }
 
+    /// Whether replies wait for it that are written already.
+    pub(crate) fn is_of_level(self) -> bool {
+        matches!(self.wanted, Wanted::Level(_))
+    }
+
     /// Replies to the command that has asked. A level has replies of its own, and needs no other.
     pub fn reply(self, reply: &mut Reply<'_>) {
         if let Wanted::Level(level) = self.wanted {
