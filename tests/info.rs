@@ -302,6 +302,18 @@ fn errors_of_scripts_are_counted_once() {
         c.call(&["EVAL", script, "1", "s"]);
         assert_counted(&mut c, &[kind], None);
     }
+    // Wherever they are in the reply, as in Redis.
+    for (script, kinds) in [
+        ("return {1, {err='MY x'}}", &["MY"][..]),
+        ("return {redis.error_reply('A x'), {{err='B y'}}}", &["A", "B"]),
+        ("return {1, redis.pcall('lpush', KEYS[1], 1), {err='MY x'}}", &["MY", "WRONGTYPE"]),
+    ] {
+        c.check("CONFIG RESETSTAT", "+OK");
+        c.call(&["EVAL", script, "1", "s"]);
+        assert_counted(&mut c, kinds, None);
+        // Redis counts one that has failed inside as well twice.
+        assert!(!info(&mut c, "commandstats")["cmdstat_eval"].ends_with(",failed_calls=0"));
+    }
 }
 
 /// Since statistics were reset there were errors of these kinds, one of each, and this command has failed once.

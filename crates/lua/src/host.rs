@@ -72,6 +72,9 @@ pub trait Host {
     /// If there is no such command.
     fn acl_check(&mut self, args: &[&[u8]]) -> Result<bool, NoSuchCommand>;
 
+    /// The reply of the script has this error in it, without its sign, which no command has replied.
+    fn count_error(&mut self, _error: &[u8]) {}
+
     /// `redis.set_repl`
     fn set_repl(&mut self, replication: Replication);
 }

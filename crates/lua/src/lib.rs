@@ -33,7 +33,7 @@
 //! let mut reply = Vec::new();
 //! let script = Script::parse(&b"return {redis.call('answer'), KEYS[1]}"[..])?;
 //! let outcome = machine.run(&script, &call, &mut Answer, &mut reply);
-//! assert_eq!(outcome, Outcome::Reply { is_error: false, is_counted: false });
+//! assert_eq!(outcome, Outcome::Reply { is_error: false });
 //! assert_eq!(reply, b"*2\r\n:42\r\n$3\r\nkey\r\n");
 //!
 //! let endless = Script::parse(&b"while true do pcall(error) end"[..])?;

@@ -73,10 +73,16 @@ fn errors_of_commands_are_not_counted_again() {
         panic!()
     };
     assert!(failure.is_counted);
-    let outcome = machine.run("return redis.pcall('nosuch')", &mut Commands::default());
-    assert_eq!(outcome, Outcome::Reply { is_error: true, is_counted: false });
-    let outcome = machine.run("return redis.error_reply('x')", &mut Commands::default());
-    assert_eq!(outcome, Outcome::Reply { is_error: true, is_counted: true });
+    for (script, is_error, counted) in [
+        ("return redis.pcall('nosuch')", true, &[][..]),
+        ("return redis.error_reply('MY x')", true, &["MY x"]),
+        ("return {1, redis.pcall('nosuch'), {err='MY x\\n'}, {{err='Y'}}}", false, &["MY x", "Y"]),
+        ("return {map={a={err='X y'}}}", false, &["X y"]),
+    ] {
+        let mut commands = Commands::default();
+        assert_eq!(machine.run(script, &mut commands), Outcome::Reply { is_error }, "{script}");
+        assert_eq!(commands.errors, counted, "{script}");
+    }
 }
 
 proptest! {

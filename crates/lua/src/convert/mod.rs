@@ -18,4 +18,4 @@ mod from_resp;
 mod to_resp;
 
 pub(crate) use from_resp::push_reply;
-pub(crate) use to_resp::{Unwritable, Written, trim_line_end, write_reply};
+pub(crate) use to_resp::{Unwritable, trim_line_end, write_reply};

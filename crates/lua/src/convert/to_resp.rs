@@ -9,7 +9,7 @@ use mlua_sys::{
 };
 use tierce_wire::resp::{Encoder, Proto};
 
-use crate::machine::{INSTRUCTIONS_PER_LOOK, look};
+use crate::machine::{INSTRUCTIONS_PER_LOOK, count_error, look};
 use crate::values::{bytes, push_bytes, string};
 
 /// Tables may be nested so deep. A table that contains itself ends here as well.
@@ -37,11 +37,9 @@ pub(crate) struct Writer<'a> {
     of_script: Proto,
     len_max: usize,
     elements: u32,
-    /// Statistics count the latest error.
-    is_counted: bool,
 }
 
-/// Appends the value on top of the stack to `out`, and takes it.
+/// Appends the value on top of the stack to `out`, and takes it. `true` if it is an error.
 ///
 /// # Safety
 ///
@@ -52,24 +50,11 @@ pub(crate) unsafe fn write_reply(
     proto: Proto,
     of_script: Proto,
     memory_left: usize,
-) -> Result<Written, Unwritable> {
+) -> Result<bool, Unwritable> {
     let len_max = out.len().saturating_add(memory_left.min(REPLY_LEN_MAX));
     let encoder = Encoder::new(out, proto);
     // SAFETY: the writer owns nothing.
-    unsafe {
-        let mut writer =
-            Writer { state, encoder, of_script, len_max, elements: 0, is_counted: false };
-        let is_error = writer.write(0)?;
-        Ok(Written { is_error, is_counted: is_error && writer.is_counted })
-    }
-}
-
-/// What a reply is.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Written {
-    pub(crate) is_error: bool,
-    /// Statistics count it: no command has replied it.
-    pub(crate) is_counted: bool,
+    unsafe { Writer { state, encoder, of_script, len_max, elements: 0 }.write(0) }
 }
 
 impl Writer<'_> {
@@ -167,9 +152,12 @@ impl Writer<'_> {
         // SAFETY: what is pushed is taken at the end.
         let written = unsafe {
             if self.field(b"err") == LUA_TSTRING {
+                let begin = self.encoder.out().len() + 1;
                 self.line(b'-', bytes(state, -1).unwrap_or_default());
                 self.field_below(top, b"ignore_error_stats_update");
-                self.is_counted = lua_toboolean(state, -1) == 0;
+                if lua_toboolean(state, -1) == 0 {
+                    count_error(state, self.encoder.out()[begin..].trim_ascii_end());
+                }
                 Some(true)
             } else if self.field_below(top, b"ok") == LUA_TSTRING {
                 self.line(b'+', bytes(state, -1).unwrap_or_default());

@@ -175,7 +175,7 @@ unsafe fn write(state: *mut lua_State) {
         let written = write_reply(state, out, call.proto, shared.proto, memory_left);
         let shared = Shared::of(state);
         match written {
-            Ok(written) => shared.written = written,
+            Ok(is_error) => shared.is_error = is_error,
             Err(Unwritable::TooDeep) => {
                 shared.is_too_deep = true;
                 raise(state, b"ERR reached lua stack limit")

@@ -23,7 +23,6 @@ use tierce_wire::resp::Proto;
 use self::chunks::Chunks;
 use self::libraries::Libraries;
 use self::loading::Unloaded;
-use crate::convert::Written;
 use crate::host::{Host, Stop};
 use crate::program::{Function, Library, LibraryId, Script};
 use crate::sandbox::{self, Globals};
@@ -32,7 +31,8 @@ pub use failure::Failure;
 pub(crate) use loading::is_name;
 pub(crate) use memory::{WORK_PER_LOOK, enter, leave};
 pub(crate) use shared::{
-    COLLECTED_PER_LOOK, Shared, collect, collect_some, is_stopped, look, raise_stop, runs, work,
+    COLLECTED_PER_LOOK, Shared, collect, collect_some, count_error, is_stopped, look, raise_stop,
+    runs, work,
 };
 
 /// Instructions of the virtual machine between two calls of [`Host::look`]. While there are large strings or tables it
@@ -80,8 +80,6 @@ pub enum Outcome {
     Reply {
         /// Whether the reply is an error, for the script returned one.
         is_error: bool,
-        /// Whether statistics count it. One that a command has replied was counted there.
-        is_counted: bool,
     },
     /// It failed; nothing was appended.
     Failed(Failure),
@@ -301,10 +299,7 @@ impl Machine {
         };
         runs(state);
         let outcome = match (status, self.shared().stop) {
-            (0, None) => {
-                let Written { is_error, is_counted } = self.shared().written;
-                Outcome::Reply { is_error, is_counted }
-            }
+            (0, None) => Outcome::Reply { is_error: self.shared().is_error },
             (_, Some(stop)) => Outcome::Stopped(stop),
             (_, None) => Outcome::Failed(Failure {
                 is_too_deep: self.shared().is_too_deep,
@@ -330,7 +325,7 @@ impl Machine {
         shared.collect_above = limit - limit / 4;
         shared.stop = None;
         shared.proto = Proto::Resp2;
-        (shared.written, shared.is_too_deep) = (Written::default(), false);
+        (shared.is_error, shared.is_too_deep) = (false, false);
         // SAFETY: `end` takes it before the reference ends.
         shared.host = Some(NonNull::from(unsafe {
             std::mem::transmute::<&mut (dyn Host + '_), &mut (dyn Host + 'static)>(host)

@@ -13,7 +13,6 @@ use tierce_wire::resp::Proto;
 use super::entry::NO_ARGUMENTS;
 use super::loading::Loading;
 use super::memory::Memory;
-use crate::convert::Written;
 use crate::host::{Host, Stop};
 use crate::machine::Call;
 use crate::random::Random;
@@ -46,8 +45,8 @@ pub(crate) struct Shared {
     /// How many keys and arguments the tables of the latest script have, and how many executions had the same tables.
     pub(crate) argument_lens: [usize; 2],
     pub(crate) argument_uses: u32,
-    /// What the reply is.
-    pub(crate) written: Written,
+    /// Whether the reply is an error.
+    pub(crate) is_error: bool,
     /// Whether it would be nested too deep.
     pub(crate) is_too_deep: bool,
     /// The reply to the latest `redis.call`, and its arguments.
@@ -77,7 +76,7 @@ impl Shared {
             out: ptr::null_mut(),
             argument_lens: NO_ARGUMENTS,
             argument_uses: 0,
-            written: Written::default(),
+            is_error: false,
             is_too_deep: false,
             reply: Vec::new(),
             args: Vec::new(),
@@ -169,6 +168,13 @@ pub(crate) fn runs(state: *mut lua_State) {
 /// Asks whether the script goes on; to be called every some thousand steps of what runs long.
 pub(crate) fn look(state: *mut lua_State) -> Result<(), Stopped> {
     Shared::of(state).look()
+}
+
+/// Has the host count an error that is in the reply.
+pub(crate) fn count_error(state: *mut lua_State, error: &[u8]) {
+    if let Some(host) = Shared::of(state).host() {
+        host.count_error(error);
+    }
 }
 
 /// Counts work of native code, in bytes that it reads or writes, and raises the stop if a look that is due finds one.

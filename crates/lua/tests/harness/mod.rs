@@ -20,6 +20,7 @@ pub struct Commands {
     pub looks_left: u32,
     pub log: Vec<(LogLevel, String)>,
     pub replication: Vec<Replication>,
+    pub errors: Vec<String>,
 }
 
 impl Host for Commands {
@@ -67,6 +68,10 @@ impl Host for Commands {
 
     fn set_repl(&mut self, replication: Replication) {
         self.replication.push(replication);
+    }
+
+    fn count_error(&mut self, error: &[u8]) {
+        self.errors.push(String::from_utf8_lossy(error).into_owned());
     }
 }
 

@@ -143,6 +143,8 @@ struct Effects {
     outbox: Outbox,
     /// There is an undo log.
     has_written: bool,
+    /// Its reply has errors of its own, among other things or alone.
+    has_failed: bool,
 }
 
 /// How a run has ended that was not interrupted.
@@ -368,7 +370,7 @@ impl<'k> Context<'_, 'k> {
         let (db, origin) = (self.caller.db, self.guard.locks.origin());
         let client = self.caller.client.id;
         self.guard.locks.set_origin(Origin { source: Source::Script, client });
-        let (mut outbox, mut has_written) = (Outbox::default(), false);
+        let (mut outbox, mut has_written, mut has_failed) = (Outbox::default(), false, false);
         if self.kernel.clients.has_monitors() {
             outbox.show_call(self.caller, self.call.args());
         }
@@ -404,12 +406,7 @@ impl<'k> Context<'_, 'k> {
                 }
                 _ => outcome,
             };
-            has_written = host.finish();
-            if let Outcome::Reply { is_counted: true, .. } = outcome {
-                // The kind stands between the sign and the first space.
-                let line = String::from_utf8_lossy(&out[begin + 1..]).into_owned();
-                kernel.errors.count(CommandError::text(line).kind());
-            }
+            (has_written, has_failed) = host.finish();
             outcome
         });
         self.guard.locks.set_origin(origin);
@@ -419,7 +416,7 @@ impl<'k> Context<'_, 'k> {
         }
         // Not the last one that it has called.
         self.caller.client.note_command(self.command.id);
-        (outcome, Effects { outbox, has_written })
+        (outcome, Effects { outbox, has_written, has_failed })
     }
 
     /// Keeps what it has done or takes it back, and replies.
@@ -438,13 +435,11 @@ impl<'k> Context<'_, 'k> {
             return Err(Interrupt::Gate.into());
         }
         let stop = match outcome {
-            Outcome::Reply { is_error: false, .. } => {
-                return Ok(self.keep(effects, true));
-            }
-            Outcome::Reply { is_error: true, is_counted } => {
-                let is_kept = !self.is_atomic(program);
-                self.counters.failed(self.command.id);
-                self.counters.add(Stat::Errors, is_counted.into());
+            Outcome::Reply { is_error } => {
+                if is_error || effects.has_failed {
+                    self.counters.failed(self.command.id);
+                }
+                let is_kept = !(is_error && self.is_atomic(program));
                 return Ok(self.keep(effects, is_kept));
             }
             Outcome::Failed(failure) => {
