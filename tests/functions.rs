@@ -444,7 +444,8 @@ fn changes_of_libraries_survive_kills() {
 
 #[test]
 fn a_function_that_does_not_end_is_killed_and_leaves_nothing() {
-    let server = server();
+    // The operator does not wait for that.
+    let server = launch().with("busy-reply-threshold", "100000000").start();
     let mut c = server.connect();
     let endless = "#!lua name=endless
 redis.register_function('forever', function(keys)
@@ -465,8 +466,19 @@ end)";
         assert_eq!(running.field("command").items().len(), 4);
         true
     });
-    wait_until("it is killed", || c.ask("FUNCTION KILL").to_string() == "+OK");
+    let busy = |by: &str| {
+        format!(
+            "-BUSY Redis is busy running a script. You can only call {by} KILL or SHUTDOWN NOSAVE."
+        )
+    };
+    c.check("SCRIPT KILL", &busy("FUNCTION"));
+    c.check("FUNCTION KILL", "+OK");
     let reply = caller.reply().to_string();
     assert!(reply.starts_with("-ERR") && reply.contains("killed"), "{reply}");
     c.check("EXISTS key", ":0");
+    // A script has its own command for that.
+    caller.request(&["EVAL", "while true do end", "0"]);
+    wait_until("it runs", || c.ask("FUNCTION KILL").to_string() == busy("SCRIPT"));
+    c.check("SCRIPT KILL", "+OK");
+    assert!(caller.reply().to_string().contains("killed"));
 }

@@ -259,11 +259,21 @@ fn a_server_that_becomes_a_replica_ends_what_clients_wait_for() {
         let blocked = format!("blocked_clients:{}", commands.len());
         c.ask("INFO clients").text().contains(&blocked)
     });
+    let mut goes_on = server.connect();
+    goes_on.send("NBLPOP l 0 0\r\n");
+    goes_on.check("PING", "+PONG");
     c.check("REPLICAOF 127.0.0.1 1", "+OK");
     for client in &mut waiting {
         client.expect(ENDED);
         client.expect_closed();
     }
+    assert!(goes_on.reply().to_string().contains(&ENDED[1..]));
+    let counted = c.ask("INFO commandstats errorstats").text().to_owned();
+    for name in ["blpop", "xread", "wait", "blmove", "nblpop"] {
+        let line = counted.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+        assert!(line.is_some_and(|line| line.ends_with(",failed_calls=1")), "{line:?}");
+    }
+    assert!(counted.contains("errorstat_UNBLOCKED:count=5\r"), "{counted}");
     c.check("REPLICAOF NO ONE", "+OK");
     c.check("RPUSH l x", ":1");
     c.check("LRANGE l 0 -1", r#"["x"]"#);
