@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
-use tierce_harness::{Connection, Random, Reply, Server, wait_until, words};
+use tierce_harness::{Connection, Random, Reply, Server, encode, wait_until, words};
 
 use crate::{launch, server};
 
@@ -19,10 +19,11 @@ fn id(c: &mut Connection) -> i64 {
     c.ask("CLIENT ID").int()
 }
 
-/// Sends a command that has no reply yet. When the one behind it has its reply, it has been executed.
+/// Sends a command without a reply of its own, and waits until it has begun. In one piece, so that its result comes
+/// behind the PONG however soon it comes.
 fn begin(c: &mut Connection, line: &str) {
-    c.request(&words(line));
-    c.check("PING", "+PONG");
+    c.send([encode(&words(line)), encode(&["PING"])].concat());
+    c.expect("+PONG");
 }
 
 /// A client that gets results of others.
@@ -229,6 +230,7 @@ fn the_time_of_a_result_ends() {
     begin(&mut c, "NBLPOP other 0 0");
     c.expect("nil-array");
     c.expect("nil-array");
+    c.check("PING", "+PONG");
     let (mut plain, to) = receiver(&server);
     begin(&mut c, &format!("NBLMOVE list other LEFT LEFT 0.01 {to}"));
     plain.expect("nil-array");

@@ -56,9 +56,9 @@ mod turn;
 
 use tierce_commands as commands;
 use tierce_commands::{
-    acl, answer, blocking, caller, clients, error, execute, fetch, gates, hot_keys, kernel,
-    message, meter, monitors, notifications, offload, pipeline, plan, process, pubsub, reply,
-    shutdown, slowlog, stats, tracking, waiting,
+    acl, answer, blocking, caller, clients, error, execute, fetch, gates, kernel, message, meter,
+    monitors, notifications, offload, pipeline, plan, process, pubsub, reply, shutdown, slowlog,
+    stats, tracking, waiting,
 };
 use tierce_config as config;
 use tierce_engine as engine;

@@ -160,12 +160,12 @@ fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
     let counters = seat.counters(kernel);
     let mut locks = kernel.keyspace.impatient_long_locks(PATIENCE);
     let mut output = Output::with_room(job.room);
-    let is_unrecorded =
-        match judge_and_execute(kernel, counters, &mut job, &mut locks, &mut output) {
-            Ok(is_unrecorded) => is_unrecorded,
-            Err(Interrupt::Busy(_)) => return Some((job, RETRY_SHARD_AFTER)),
-            Err(_) => return Some((job, RETRY_GATE_AFTER)),
-        };
+    let is_unrecorded = match judge_and_execute(kernel, counters, &mut job, &mut locks, &mut output)
+    {
+        Ok(is_unrecorded) => is_unrecorded,
+        Err(Interrupt::Busy(_)) => return Some((job, RETRY_SHARD_AFTER)),
+        Err(_) => return Some((job, RETRY_GATE_AFTER)),
+    };
     locks.release();
     // Without a log replicas may have to have it.
     let has_written = locks.take_logged() || is_unrecorded;

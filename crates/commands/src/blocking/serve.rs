@@ -313,11 +313,7 @@ impl<'k> Serving<'k, '_> {
     ///
     /// # Errors
     /// When room is being made, or this thread must not wait for that.
-    fn make_room(
-        &self,
-        locks: &mut ShardLocks<'k>,
-        command: &Command,
-    ) -> Result<bool, Interrupt> {
+    fn make_room(&self, locks: &mut ShardLocks<'k>, command: &Command) -> Result<bool, Interrupt> {
         if !Access::of(command.spec).grows || !self.kernel.keyspace.has_memory_limit() {
             return Ok(true);
         }

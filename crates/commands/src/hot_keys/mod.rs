@@ -120,8 +120,7 @@ impl Probe {
         output: Option<&Output>,
     ) {
         let nanos = (self.nanos)().saturating_sub(self.begun_nanos);
-        let reply_bytes =
-            output.map_or(0, |output| output.written().saturating_sub(self.written));
+        let reply_bytes = output.map_or(0, |output| output.written().saturating_sub(self.written));
         let (command, args) = call;
         let worker = usize::from(client.conn.worker);
         hot_keys.note(command, args, worker, Cost { nanos, reply_bytes }, clock::unix_ms());
