@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tierce_engine::feed::Reader;
-use tierce_keyspace::{ShardLocks, StreamPlace};
+use tierce_keyspace::{ShardLocks, StreamPlace, interleaving};
 use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::acl::{
@@ -269,6 +269,7 @@ impl Kernel {
 
     /// Carries an answer to the client that waits for it.
     pub fn answer(&self, answer: Answer) {
+        interleaving::pass("answer");
         if answer.to.deferred().is_some_and(|deferred| deferred.answer() == Listener::Gone) {
             return;
         }

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tierce_keyspace::WaitKey;
+use tierce_keyspace::interleaving::{Condvar, now, pass};
 use tierce_wire::resp::OwnedArgs;
 
 use crate::answer::Destination;
@@ -84,7 +85,7 @@ struct Queue {
 impl Queue {
     /// Puts what is held back behind the others when its time has come.
     fn retry_held(&mut self) {
-        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+        if self.retry_at.is_some_and(|at| at <= now()) {
             self.retry_at = None;
             self.works.extend(self.held.drain(..));
         }
@@ -113,6 +114,7 @@ impl Offload {
 
     /// Adds a command. After the end it is dropped: its connection is about to be closed.
     pub fn push(&self, job: Job) {
+        pass("offload");
         let mut state = self.state.lock();
         if !state.is_open {
             return;
@@ -152,6 +154,7 @@ impl Offload {
     /// Has the clients served that wait for a key, unless that is to be done anyway. The caller has changed the key or
     /// found it changed, and given back what it has claimed.
     pub fn serve(&self, key: WaitKey) {
+        pass("offload");
         let mut state = self.state.lock();
         if state.is_open && state.keys.insert(key.clone()) {
             state.works.push_back(Work::Serve(key));
@@ -161,6 +164,7 @@ impl Offload {
 
     /// Puts work aside that is held back, for so long at most: what holds it back tells no thread when it ends.
     pub fn put_off(&self, work: Work, retry_after: Duration) {
+        pass("put off");
         let mut state = self.state.lock();
         let is_new = |keys: &mut HashSet<WaitKey>| match &work {
             Work::Command(_) | Work::GiveBackMemory => true,
@@ -168,7 +172,7 @@ impl Offload {
         };
         if state.is_open && is_new(&mut state.keys) {
             state.held.push(work);
-            let retry_at = Instant::now() + retry_after;
+            let retry_at = now() + retry_after;
             state.retry_at = Some(state.retry_at.map_or(retry_at, |at| at.min(retry_at)));
             // Threads that wait do so until it was to be retried before.
             self.has_work.notify_one();
@@ -204,6 +208,7 @@ impl Offload {
     /// What is to be done next, when there is anything; `None` at the end. A thread passes what it was given here the
     /// last time, zero at first.
     pub fn next(&self, purges: &mut u64) -> Option<Work> {
+        pass("next");
         let mut state = self.state.lock();
         while state.is_open {
             state.retry_held();
@@ -215,7 +220,7 @@ impl Offload {
                 return Some(work);
             }
             match state.retry_at {
-                Some(at) => drop(self.has_work.wait_until(&mut state, at)),
+                Some(at) => _ = self.has_work.wait_until(&mut state, at),
                 None => self.has_work.wait(&mut state),
             }
         }

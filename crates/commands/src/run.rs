@@ -10,10 +10,9 @@
 //! ([`OF_CONNECTIONS`]) are refused.
 
 use std::cell::Cell;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
+use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace, interleaving};
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::{Args, OwnedArgs};
 
@@ -528,7 +527,7 @@ impl<'k> Run<'k, '_> {
 
     /// Deadlines count from when the call runs, not from when it came.
     fn wait_to_retry(&mut self) {
-        thread::sleep(RETRY_AFTER);
+        interleaving::sleep(RETRY_AFTER);
         self.now_ms = execute::renewed(self.now_ms);
     }
 
@@ -644,7 +643,7 @@ impl<'k> Run<'k, '_> {
             if !matches!(reached, Reached::Later(_)) || self.by.gives_up() {
                 return reached;
             }
-            thread::sleep(RETRY_AFTER);
+            interleaving::sleep(RETRY_AFTER);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use tierce_keyspace::interleaving;
+
 /// The time that commands get when time stands still, before any deadline: those of a file that is being
 /// imported.
 pub const STOPPED_MS: i64 = 0;
@@ -23,5 +25,5 @@ pub fn unix_micros() -> u64 {
 
 /// Milliseconds since 1970.
 pub fn unix_ms() -> i64 {
-    (unix_micros() / 1000) as i64
+    interleaving::unix_ms().unwrap_or_else(|| (unix_micros() / 1000) as i64)
 }

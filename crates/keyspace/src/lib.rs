@@ -49,7 +49,11 @@
 mod clock;
 mod db_index;
 mod error;
+pub mod interleaving;
 mod key;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 
 mod collections;
 mod entry;

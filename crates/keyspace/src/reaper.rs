@@ -59,13 +59,22 @@ impl Reaper {
     ///
     /// If the operating system refuses a thread.
     pub fn start(keyspace: Arc<Keyspace>, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let (mut reaper, body) = Self::prepare(keyspace, clock);
+        reaper.thread = Some(thread::Builder::new().name("reaper".into()).spawn(body)?);
+        Ok(reaper)
+    }
+
+    /// One without a thread, and what the thread does: for simulations.
+    #[doc(hidden)]
+    pub fn prepare(
+        keyspace: Arc<Keyspace>,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, impl FnOnce() + Send + 'static) {
         let orders = Arc::<Orders>::default();
         keyspace.lazy_free().begin_collecting();
-        let thread = thread::Builder::new().name("reaper".into()).spawn({
-            let (keyspace, orders) = (Arc::clone(&keyspace), Arc::clone(&orders));
-            move || run(&keyspace, &*clock, &orders)
-        })?;
-        Ok(Self { keyspace, orders, thread: Some(thread) })
+        let reaper =
+            Self { keyspace: Arc::clone(&keyspace), orders: Arc::clone(&orders), thread: None };
+        (reaper, move || run(&keyspace, &*clock, &orders))
     }
 
     /// Has the thread call this soon: an allocator may want to be told by the thread itself to give back what was

@@ -9,7 +9,9 @@
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+
+use crate::interleaving::Condvar;
 
 /// The reaper is not asleep, so it need not be woken.
 const AWAKE: i64 = i64::MIN;

@@ -14,6 +14,7 @@ use crate::cached::CachedKeys;
 use crate::db_index::{DbIndex, DbSet};
 use crate::deadline::Deadlines;
 use crate::entry::Entry;
+use crate::interleaving::{self, Unlocked};
 use crate::keyspace::{Keyspace, NO_DEADLINE};
 use crate::snapshot::ShardSnapshot;
 use crate::spill::ColdCounts;
@@ -267,6 +268,8 @@ pub(crate) struct Held<'k> {
     pub(crate) index: usize,
     pub(crate) shard: MutexGuard<'k, Locked>,
     pub(crate) stats: &'k ShardStats,
+    /// Behind the guard, so that it is dropped after that.
+    _unlocked: Unlocked,
 }
 
 impl<'k> Held<'k> {
@@ -278,7 +281,7 @@ impl<'k> Held<'k> {
     #[cold]
     fn wait(slots: &'k [Slot], index: usize) -> Self {
         let slot = &slots[index];
-        let held = Self { index, shard: slot.shard.lock(), stats: &slot.stats };
+        let held = Self::with(index, slot, interleaving::lock(&slot.shard));
         held.stats.lock_waits.add(1);
         held
     }
@@ -286,14 +289,20 @@ impl<'k> Held<'k> {
     /// Locks the shard if it is free.
     #[inline]
     pub(crate) fn try_lock(slots: &'k [Slot], index: usize) -> Option<Self> {
+        interleaving::pass("lock");
         let slot = &slots[index];
-        Some(Self { index, shard: slot.shard.try_lock()?, stats: &slot.stats })
+        Some(Self::with(index, slot, slot.shard.try_lock()?))
     }
 
     /// Waits at most so long.
     pub(crate) fn try_lock_for(slots: &'k [Slot], index: usize, time: Duration) -> Option<Self> {
         let slot = &slots[index];
-        Some(Self { index, shard: slot.shard.try_lock_for(time)?, stats: &slot.stats })
+        Some(Self::with(index, slot, interleaving::try_lock_for(&slot.shard, time)?))
+    }
+
+    #[inline]
+    fn with(index: usize, slot: &'k Slot, shard: MutexGuard<'k, Locked>) -> Self {
+        Self { index, shard, stats: &slot.stats, _unlocked: Unlocked::of(&slot.shard) }
     }
 
     /// Tells the reaper the shard's earliest deadlines, exactly.

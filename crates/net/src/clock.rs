@@ -3,6 +3,9 @@
 //! Everything in one turn happens at the same moment: a session never sees time move within a batch, and no
 //! request reads the clock itself.
 
+#[cfg(feature = "simulation")]
+pub(crate) mod simulation;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,12 +26,20 @@ pub struct Now {
 pub struct Clock {
     start_nanos: u64,
     ahead_ms: Option<Arc<AtomicU64>>,
+    /// What there is in place of the system.
+    #[cfg(feature = "simulation")]
+    pub(crate) world: Option<simulation::World>,
 }
 
 impl Clock {
     /// The system's clocks.
     pub fn start() -> Clock {
-        Clock { start_nanos: monotonic_nanos(), ahead_ms: None }
+        Clock {
+            start_nanos: monotonic_nanos(),
+            ahead_ms: None,
+            #[cfg(feature = "simulation")]
+            world: None,
+        }
     }
 
     /// A monotonic clock that is so much ahead of the system's, so that a test need not wait.
@@ -37,6 +48,10 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Now {
+        #[cfg(feature = "simulation")]
+        if let Some(world) = &self.world {
+            return world.now();
+        }
         let ahead_ms = self.ahead_ms.as_ref().map_or(0, |ahead_ms| ahead_ms.load(Relaxed));
         Now {
             monotonic_ms: (monotonic_nanos() - self.start_nanos) / 1_000_000 + ahead_ms,

@@ -14,6 +14,9 @@ mod metrics;
 mod queue;
 mod runtime;
 mod service;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod slab;
 mod system_clock;
 mod timer;

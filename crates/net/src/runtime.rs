@@ -115,7 +115,7 @@ impl<M> std::fmt::Debug for Handle<M> {
 }
 
 impl<M: Send> Handle<M> {
-    fn new(config: &Config) -> io::Result<Handle<M>> {
+    pub(crate) fn new(config: &Config) -> io::Result<Handle<M>> {
         let seat = || -> io::Result<WorkerSeat<M>> {
             let mailbox = Mailbox::new()?;
             let metrics = SharedMetrics::default();

@@ -145,7 +145,7 @@ const SERVER: &[&str] = &[
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
     "session", "suspend", "turn", "fetcher", "held", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
-    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "bucket", "no_bucket", "start", "fuzzing", "lib",
+    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "simulation", "transfer", "bucket", "no_bucket", "start", "fuzzing", "lib",
 ];
 
 #[rustfmt::skip]
@@ -189,7 +189,8 @@ const GATEWAY: &[&str] = &[
 
 #[rustfmt::skip]
 const KEYSPACE: &[&str] = &[
-    "stamp", "usage", "db_index", "policy", "change", "error", "planted", "reaper_wakeup", "clock",
+    "stamp", "usage", "db_index", "policy", "change", "error", "planted", "simulation", "interleaving",
+    "reaper_wakeup", "clock",
     "aging busy cached code coldest collections context db db_counters deadline effects entry event evict \
      flush interest item key keyspace lazy_free log pressure reaper scan shard shard_locks snapshot spill \
      stats stream_place string undo value version waiters watch",
@@ -205,7 +206,7 @@ const LUA: &[&str] = &[
 #[rustfmt::skip]
 const NET: &[&str] = &[
     "arrivals", "system_clock", "tls transport", "buffer", "gates", "queue", "clock", "timer", "mailbox",
-    "metrics", "slab", "acceptor connection io listener runtime service worker", "fd_limit", "lib",
+    "metrics", "slab", "acceptor connection io listener runtime service worker", "simulation", "fd_limit", "lib",
 ];
 
 #[rustfmt::skip]

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use tierce_keyspace::interleaving::Condvar;
 
 use super::names::Name;
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tierce_keyspace::interleaving;
 
 use crate::error::CommandError;
 
@@ -85,7 +86,7 @@ impl Run {
     /// One that begins now, called `name` by the client's `call`.
     #[must_use]
     pub fn new(kind: Kind, name: Vec<u8>, call: Vec<Vec<u8>>, held: Held) -> Self {
-        Self { kind, name, call, held, begun: Instant::now(), ending: AtomicU8::new(0) }
+        Self { kind, name, call, held, begun: interleaving::now(), ending: AtomicU8::new(0) }
     }
 
     /// What kind of program it is.
@@ -109,7 +110,7 @@ impl Run {
     /// For how long it has run.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
+        interleaving::now().saturating_duration_since(self.begun)
     }
 
     /// Why it is to end, if it is.

@@ -6,7 +6,9 @@ mod registry;
 mod sync {
     use std::time::{Duration, Instant};
 
-    pub(super) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(super) use crate::interleaving::Condvar;
+    use crate::interleaving::now;
+    pub(super) use parking_lot::{Mutex, MutexGuard};
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
 
     /// The workers that were woken have so long to retry what they had set aside, before another thread
@@ -16,7 +18,7 @@ mod sync {
     pub(super) type Deadline = Instant;
 
     pub(super) fn deadline() -> Deadline {
-        Instant::now() + PROMISE
+        now() + PROMISE
     }
 
     pub(super) fn wait<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>) {
@@ -29,15 +31,16 @@ mod sync {
         guard: &mut MutexGuard<'_, T>,
         until: Deadline,
     ) -> bool {
-        !condvar.wait_until(guard, until).timed_out()
+        condvar.wait_until(guard, until)
     }
 }
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::registry::{Registry, ShardSet, Woken};
+use crate::interleaving;
 use crate::keyspace::Keyspace;
 use crate::shard::Held;
 
@@ -145,7 +148,7 @@ impl Keyspace {
         for_long: Option<Duration>,
     ) -> Result<Announcement<'_>, Busy> {
         let shards: ShardSet = shards.collect();
-        let give_up = for_long.map(|time| Instant::now() + time);
+        let give_up = for_long.map(|time| interleaving::now() + time);
         if self.busy.registry.announce(&shards, give_up) {
             return Ok(Announcement { busy: &self.busy, shards });
         }

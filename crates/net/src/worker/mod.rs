@@ -206,6 +206,8 @@ impl<S: Service> Worker<S> {
         let mailbox = self.handle.mailbox(self.core.id);
         let sleeps = timeout_ms != Some(0) && mailbox.fall_asleep();
         let timeout_ms = if sleeps { timeout_ms } else { Some(0) };
+        #[cfg(feature = "simulation")]
+        let timeout_ms = self.clock.wait(timeout_ms);
         let timeout = timeout_ms.map(|ms| Timespec {
             tv_sec: (ms / 1000) as i64,
             tv_nsec: (ms % 1000 * 1_000_000) as i64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tierce_keyspace::ShardLocks;
+use tierce_keyspace::{ShardLocks, interleaving};
 use tierce_lua::{Host, LogLevel, NoSuchCommand, Replication, Stop};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
@@ -394,6 +394,7 @@ impl Host for ProgramHost<'_, '_> {
 
     #[inline]
     fn look(&mut self) -> Result<(), Stop> {
+        interleaving::pass("script");
         self.check_memory()?;
         match self.runs_on {
             RunsOn::Worker { until_nanos } if (self.kernel.nanos)() >= until_nanos => {

@@ -1,0 +1,57 @@
+//! Workers without threads, listeners and a clock of their own: for simulations, which run them one at a time.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::acceptor::Accepted;
+use crate::clock::simulation::World;
+pub use crate::clock::simulation::{IsDue, System, can_read};
+use crate::connection::{Endpoints, ListenerTag};
+use crate::listener::Encryption;
+use crate::runtime::{Config, Handle, Mail};
+use crate::service::{Service, WorkerId};
+use crate::worker::{Worker, WorkerConfig};
+
+/// What a worker does on its thread.
+pub type Body = Box<dyn FnOnce() + Send>;
+
+/// The workers of a runtime, each to be run on a thread of the simulation.
+///
+/// # Errors
+///
+/// When the system has no descriptors to give.
+pub fn workers<S: Service>(
+    config: &Config,
+    system: &Arc<dyn System>,
+    service: &Arc<S>,
+) -> io::Result<(Handle<S::Message>, Vec<Body>)> {
+    let handle = Handle::new(config)?;
+    let mut bodies: Vec<Body> = Vec::new();
+    for id in (0..config.workers as u16).map(WorkerId) {
+        let poller = Worker::<S>::poller(&handle, id)?;
+        let mut clock = config.clock.clone();
+        clock.world = Some(World::new(system, poller.try_clone()?));
+        let config = WorkerConfig {
+            input_buffer_bytes: config.input_buffer_bytes,
+            suspended_input_bytes_max: config.suspended_input_bytes_max,
+            limits: config.output_limits,
+            tls: None,
+            clock,
+        };
+        let (service, handle) = (Arc::clone(service), handle.clone());
+        bodies.push(Box::new(move || Worker::new(id, poller, service, handle, config).run()));
+    }
+    Ok((handle, bodies))
+}
+
+impl<M: Send> Handle<M> {
+    /// Has a worker serve a connected stream socket, which must be non-blocking. The numbers of connections grow.
+    pub fn hand_over(&self, worker: WorkerId, id: u64, socket: OwnedFd) {
+        let (endpoints, listener) = (Endpoints::Unix, ListenerTag::default());
+        let accepted = Accepted { id, socket, endpoints, listener, encryption: Encryption::None };
+        self.connections(worker).fetch_add(1, Ordering::Relaxed);
+        self.mailbox(worker).post(Mail::Accepted(accepted));
+    }
+}
