@@ -21,6 +21,7 @@ use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX, VALUE_LEN_MAX};
 use crate::lazy_free::{Fate, LazyFreeItem, LazyFreeQueue};
 use crate::log::batch::Outlet;
 use crate::log::{LogSink, Sizes};
+use crate::planted::{self, Fault};
 use crate::pressure::Pressure;
 use crate::reaper_wakeup::ReaperWakeup;
 use crate::shard::Slot;
@@ -256,7 +257,8 @@ impl Keyspace {
     /// so long. It is not woken when that is free.
     #[must_use]
     pub fn impatient_long_locks(&self, patience: Duration) -> ShardLocks<'_> {
-        ShardLocks::new(self, BusyPolicy::Announces { patience: Some(patience) })
+        let patience = (!planted::is(Fault::LongThreadsWait)).then_some(patience);
+        ShardLocks::new(self, BusyPolicy::Announces { patience })
     }
 
     /// The database of this number, if there is one.

@@ -1,5 +1,5 @@
 //! Faults that can be put back, for the tests that have to find them (`crates/engine/tests/together`,
-//! `scripts/linearizability`).
+//! `crates/server/src/simulation`, `scripts/linearizability`).
 //!
 //! Each was in the code once, or is what a natural mistake there would do. [`is`] is where the code does
 //! better now. Without the feature `planted-faults`, which only these tests have, it is `false` when the
@@ -69,6 +69,10 @@ pub enum Fault {
     TransactionsInPieces,
     /// Clients that began to wait go on waiting.
     UndoOfWaiters,
+    /// A worker that cannot serve the clients of a key, since its shard is busy, forgets that they are to be served.
+    BusyKeysStayUnserved,
+    /// Threads for long commands wait without limit for a shard that a script holds.
+    LongThreadsWait,
 }
 
 impl Fault {

@@ -47,6 +47,8 @@ mod results;
 mod server;
 mod session;
 mod set_aside;
+#[cfg(test)]
+mod simulation;
 mod start;
 mod supervision;
 mod suspend;

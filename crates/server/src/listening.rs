@@ -120,6 +120,12 @@ impl Endpoint {
 }
 
 impl Listening {
+    /// Listens nowhere.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        Self { backlog: 0, present: Mutex::default() }
+    }
+
     /// Listens where `startup` says.
     ///
     /// # Errors

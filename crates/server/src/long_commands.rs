@@ -50,11 +50,8 @@ impl LongCommands {
         server.offload.open();
         server.scripts.offload.open();
         let mut threads = Vec::new();
-        for index in 0..server.long_threads() {
-            threads.push(start(server, Seat { pool: Pool::Commands, index })?);
-        }
-        for index in 0..server.program_threads() {
-            threads.push(start(server, Seat { pool: Pool::Programs, index })?);
+        for seat in Seat::all(server) {
+            threads.push(start(server, seat)?);
         }
         server.pubsub.set_publisher(true);
         let publisher = Arc::clone(server);
@@ -92,13 +89,20 @@ enum Pool {
 
 /// A thread among those of its pool.
 #[derive(Clone, Copy)]
-struct Seat {
+pub(crate) struct Seat {
     pool: Pool,
     index: usize,
 }
 
 impl Seat {
-    fn name(self) -> String {
+    /// Those of all threads.
+    pub(crate) fn all(kernel: &Kernel) -> impl Iterator<Item = Self> + use<> {
+        let of = |pool, count| (0..count).map(move |index| Self { pool, index });
+        of(Pool::Commands, kernel.long_threads())
+            .chain(of(Pool::Programs, kernel.program_threads()))
+    }
+
+    pub(crate) fn name(self) -> String {
         match self.pool {
             Pool::Commands => format!("long-{}", self.index),
             Pool::Programs => format!("script-{}", self.index),
@@ -122,16 +126,19 @@ impl Seat {
 
 fn start(server: &Arc<Server>, seat: Seat) -> io::Result<JoinHandle<()>> {
     let server = Arc::clone(server);
-    thread::Builder::new().name(seat.name()).spawn(move || {
-        let mut purges = 0;
-        while let Some(work) = seat.offload(&server).next(&mut purges) {
-            match work {
-                Work::GiveBackMemory => server.purge.collect(),
-                Work::Command(job) => take_turn(&server, seat, *job),
-                Work::Serve(key) => serve(&server, seat, &key),
-            }
+    thread::Builder::new().name(seat.name()).spawn(move || work(&server, seat))
+}
+
+/// What a thread does until the end.
+pub(crate) fn work(server: &Server, seat: Seat) {
+    let mut purges = 0;
+    while let Some(work) = seat.offload(server).next(&mut purges) {
+        match work {
+            Work::GiveBackMemory => server.purge.collect(),
+            Work::Command(job) => take_turn(server, seat, *job),
+            Work::Serve(key) => serve(server, seat, &key),
         }
-    })
+    }
 }
 
 fn take_turn(kernel: &Kernel, seat: Seat, job: Job) {

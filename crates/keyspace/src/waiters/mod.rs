@@ -45,6 +45,7 @@ use crate::db_index::{DbIndex, DbSet};
 use crate::interest::Interest;
 use crate::key::Key;
 use crate::keyspace::Keyspace;
+use crate::planted::{self, Fault};
 use crate::shard_locks::ShardLocks;
 
 /// A key that clients may wait for, in its database.
@@ -287,6 +288,9 @@ impl ShardLocks<'_> {
     /// Leaves a key to the next call of [`ShardLocks::take_unserved`], because it is in a busy shard. No thread is
     /// told.
     pub fn leave_unserved(&mut self, key: WaitKey) {
+        if planted::is(Fault::BusyKeysStayUnserved) {
+            return;
+        }
         self.keyspace().unserved.keys.lock().left.add(key);
     }
 

@@ -1,0 +1,100 @@
+//! A server whose threads run one at a time, in an order that a seed determines.
+//!
+//! Workers, threads for long commands and for programs, the reaper and a caller beside the workers are those of the
+//! server; only sockets' other ends, clocks and the order of threads are simulated (`interleaving` of the keyspace).
+//! Other threads come in at every lock and wake-up. A few clients call commands on few keys: some that block, some
+//! that run long, transactions with WATCH, and scripts that take back what they did, reach for more keys, or never end.
+//!
+//! A run fails if
+//! - the replies cannot be explained by any order in which the calls happened one after the other (`explain`),
+//! - a client still waits for keys at the end of which one has something for it,
+//! - a call is not answered in time, or threads wait for each other without end.
+//!
+//! `TIERCE_SIMULATION_SEED` runs one seed alone, and prints its calls.
+
+mod clients;
+mod explain;
+mod model;
+mod requests;
+mod world;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use tierce_harness::effort;
+use tierce_keyspace::planted::Fault;
+use tierce_keyspace::simulation::Course;
+
+use self::requests::ENDLESS_EACH;
+use self::world::run;
+
+/// Names the one seed to run.
+const SEED: &str = "TIERCE_SIMULATION_SEED";
+
+/// Seeds of an ordinary run.
+const SEEDS: u64 = 120;
+
+/// Seeds within which a planted fault has to be found; some tens are enough.
+const SEEDS_FOR_FAULT: u64 = 2_000;
+
+fn of_seed(seed: u64, fault: Option<Fault>) -> Result<Course, String> {
+    run(seed, fault).map_err(|failure| {
+        format!(
+            "{failure}\nto repeat it: {SEED}={seed} cargo test -p tierce-server --lib simulation"
+        )
+    })
+}
+
+/// The seed that was asked for, or those of an ordinary run.
+fn seeds() -> Range<u64> {
+    match std::env::var(SEED) {
+        Ok(seed) => {
+            let seed = seed.parse().expect("a seed is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..effort(SEEDS),
+    }
+}
+
+/// Two at a time.
+#[test]
+fn replies_are_those_of_some_order_and_nobody_waits_in_vain() {
+    let (all, next) = (seeds(), AtomicU64::new(seeds().start));
+    let failure = || {
+        let seeds = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
+        let mut seeds = seeds.take_while(|seed| all.contains(seed));
+        seeds.find_map(|seed| of_seed(seed, None).err())
+    };
+    let failures = thread::scope(|scope| {
+        [(); 2].map(|()| scope.spawn(failure)).map(|half| half.join().expect("it only reports"))
+    });
+    if let Some(failure) = failures.into_iter().flatten().next() {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_seed_determines_the_run() {
+    for seed in 0..effort(8) {
+        assert_eq!(of_seed(seed, None), of_seed(seed, None), "seed {seed}");
+    }
+}
+
+/// The first failure with a fault put in, in runs with a script that never ends.
+fn found(fault: Fault) -> String {
+    let mut seeds = (0..SEEDS_FOR_FAULT).step_by(ENDLESS_EACH as usize);
+    seeds.find_map(|seed| of_seed(seed, Some(fault)).err()).expect("the fault is found")
+}
+
+#[test]
+fn a_client_that_is_never_woken_is_found() {
+    let failure = found(Fault::BusyKeysStayUnserved);
+    assert!(failure.contains("waits in vain"), "{failure}");
+}
+
+#[test]
+fn a_script_that_stalls_long_commands_is_found() {
+    let failure = found(Fault::LongThreadsWait);
+    assert!(failure.contains("is not answered"), "{failure}");
+}

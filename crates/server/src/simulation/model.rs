@@ -1,0 +1,252 @@
+//! What commands do to keys, one after the other.
+
+use std::collections::VecDeque;
+
+use super::requests::{BIG_KEY, Deed, LISTS, NUMBERS, STREAM, Words};
+
+/// The time by which a command judges may be so much older than the call: a thread has read the clock, and then waited
+/// for a shard.
+const STALE_MS: u64 = 400;
+
+const KEYS: usize = LISTS.len() + NUMBERS.len() + 1;
+
+/// All keys, and who watches them.
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
+pub(super) struct Model {
+    lists: [VecDeque<String>; LISTS.len()],
+    numbers: [Option<i64>; NUMBERS.len()],
+    stream: Vec<String>,
+    /// Entries of the stream that the group has read.
+    read: usize,
+    /// For lists and numbers, when they expire: between these two moments.
+    expires: [Option<(u64, u64)>; KEYS],
+    /// For each client that watches keys, which ones, and whether one has changed.
+    watches: Vec<Option<([bool; KEYS], bool)>>,
+}
+
+/// When a call was made, in milliseconds.
+#[derive(Clone, Copy)]
+pub(super) struct During {
+    pub(super) sent_ms: u64,
+    pub(super) answered_ms: u64,
+}
+
+/// What comes of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Replies(String),
+    /// It finds nothing, and waits if it may.
+    Nothing,
+    /// It uses a key that has expired.
+    Impossible,
+}
+
+fn number_of(key: &str) -> usize {
+    let all = LISTS.iter().chain(&NUMBERS).chain([&STREAM]);
+    all.copied().position(|name| name == key).unwrap_or_else(|| panic!("no key {key}"))
+}
+
+fn reply(text: impl ToString) -> Outcome {
+    Outcome::Replies(text.to_string())
+}
+
+fn shown(all: impl IntoIterator<Item = String>) -> String {
+    format!("[{}]", all.into_iter().collect::<Vec<_>>().join(" "))
+}
+
+impl Model {
+    /// A transaction is refused, and forgotten with what it watches.
+    pub(super) fn abort(&mut self, client: usize) {
+        self.watches.get_mut(client).and_then(Option::take);
+    }
+
+    /// What happens when a client does this, if it can happen now.
+    pub(super) fn act(&mut self, client: usize, deed: &Deed, during: During) -> Option<String> {
+        match deed {
+            Deed::Command(call) => match self.run(call, during) {
+                Outcome::Replies(reply) => Some(reply),
+                Outcome::Nothing => Some("nil".to_owned()),
+                Outcome::Impossible => None,
+            },
+            Deed::Watch(keys) => {
+                if self.watches.len() <= client {
+                    self.watches.resize(client + 1, None);
+                }
+                let (watched, _) = self.watches[client].get_or_insert_default();
+                keys.iter().for_each(|key| watched[number_of(key)] = true);
+                Some("OK".to_owned())
+            }
+            Deed::Exec(commands) => {
+                let watch = self.watches.get_mut(client).and_then(Option::take);
+                match watch {
+                    Some((_, true)) => Some("nil".to_owned()),
+                    _ => Some(shown(self.run_all(commands, during)?)),
+                }
+            }
+            Deed::Script { does, .. } => self.run_all(does, during)?.pop(),
+            Deed::ScriptInVain(_) | Deed::Kill => unreachable!("they do nothing"),
+        }
+    }
+
+    fn run_all(&mut self, commands: &[Words], during: During) -> Option<Vec<String>> {
+        let run = |command| match self.run(command, during) {
+            Outcome::Replies(reply) => Some(reply),
+            Outcome::Nothing => Some("nil".to_owned()),
+            Outcome::Impossible => None,
+        };
+        commands.iter().map(run).collect()
+    }
+
+    fn run(&mut self, call: &Words, during: During) -> Outcome {
+        let words: Vec<&str> = call.iter().map(String::as_str).collect();
+        let key = words.get(1).copied().unwrap_or_default();
+        let uses = |key: &&str| LISTS.contains(key) || NUMBERS.contains(key);
+        if words[1..].iter().filter(|word| uses(word)).any(|key| self.is_over(key, during)) {
+            return Outcome::Impossible;
+        }
+        match words[0] {
+            "RPUSH" => self.push(key, &words[2..], VecDeque::push_back),
+            "LPUSH" => self.push(key, &words[2..], VecDeque::push_front),
+            "LPOP" => self.pop(key).map_or(Outcome::Nothing, reply),
+            "LRANGE" => reply(shown(self.lists[number_of(key)].iter().cloned())),
+            // The key stays, and when it expires.
+            "LMOVE" | "BLMOVE" if key == words[2] => {
+                let list = &mut self.lists[number_of(key)];
+                let Some(element) = list.pop_front() else { return Outcome::Nothing };
+                list.push_back(element.clone());
+                self.changed(number_of(key));
+                reply(element)
+            }
+            "LMOVE" | "BLMOVE" => match self.pop(key) {
+                None => Outcome::Nothing,
+                Some(element) => {
+                    self.push(words[2], &[&element], VecDeque::push_back);
+                    reply(element)
+                }
+            },
+            "BLPOP" => {
+                let keys = &words[1..words.len() - 1];
+                let found = keys.iter().find_map(|key| Some((*key, self.pop(key)?)));
+                found.map_or(Outcome::Nothing, |(key, element)| reply(format!("[{key} {element}]")))
+            }
+            "DEL" => reply(i64::from(self.remove(number_of(key)))),
+            "INCR" => {
+                let number = self.number(key).get_or_insert(0);
+                *number += 1;
+                let number = *number;
+                self.changed(number_of(key));
+                reply(number)
+            }
+            "GET" => self.number(key).map_or(Outcome::Nothing, reply),
+            "SET" => {
+                *self.number(key) = Some(words[2].parse().expect("a number"));
+                self.expire(number_of(key), words[4], during);
+                reply("OK")
+            }
+            "PEXPIRE" => {
+                let is_there = !self.lists[number_of(key)].is_empty();
+                if is_there {
+                    self.expire(number_of(key), words[2], during);
+                }
+                reply(i64::from(is_there))
+            }
+            "BITCOUNT" if key == BIG_KEY => reply(BITS_OF_BIG),
+            "XADD" => {
+                self.stream.push(words[4].to_owned());
+                self.changed(number_of(key));
+                reply("id")
+            }
+            "XLEN" => reply(self.stream.len()),
+            "XREADGROUP" => {
+                let count: usize = words[5].parse().expect("a count");
+                let some: Vec<String> =
+                    self.stream.iter().skip(self.read).take(count).cloned().collect();
+                self.read += some.len();
+                if some.is_empty() { Outcome::Nothing } else { reply(some.join(" ")) }
+            }
+            name => panic!("{name} is not modelled"),
+        }
+    }
+
+    fn number(&mut self, key: &str) -> &mut Option<i64> {
+        &mut self.numbers[number_of(key) - LISTS.len()]
+    }
+
+    fn push(
+        &mut self,
+        key: &str,
+        elements: &[&str],
+        push: impl Fn(&mut VecDeque<String>, String),
+    ) -> Outcome {
+        let list = &mut self.lists[number_of(key)];
+        elements.iter().for_each(|element| push(list, (*element).to_owned()));
+        let len = list.len();
+        self.changed(number_of(key));
+        reply(len)
+    }
+
+    fn pop(&mut self, key: &str) -> Option<String> {
+        let number = number_of(key);
+        let element = self.lists[number].pop_front()?;
+        if self.lists[number].is_empty() {
+            self.expires[number] = None;
+        }
+        self.changed(number);
+        Some(element)
+    }
+
+    /// Those that watch a key learn that it has changed.
+    fn changed(&mut self, number: usize) {
+        for (watched, is_dirty) in self.watches.iter_mut().flatten() {
+            *is_dirty |= watched[number];
+        }
+    }
+
+    fn is_there(&self, number: usize) -> bool {
+        match number.checked_sub(LISTS.len()) {
+            None => !self.lists[number].is_empty(),
+            Some(number) => self.numbers.get(number).is_some_and(Option::is_some),
+        }
+    }
+
+    fn remove(&mut self, number: usize) -> bool {
+        let was_there = self.is_there(number);
+        if was_there {
+            match number.checked_sub(LISTS.len()) {
+                None => self.lists[number].clear(),
+                Some(number) => self.numbers[number] = None,
+            }
+            self.expires[number] = None;
+            self.changed(number);
+        }
+        was_there
+    }
+
+    fn expire(&mut self, number: usize, ms: &str, during: During) {
+        let ms: u64 = ms.parse().expect("milliseconds");
+        let from_ms = during.sent_ms.saturating_sub(STALE_MS) + ms;
+        self.expires[number] = Some((from_ms, during.answered_ms + ms));
+        self.changed(number);
+    }
+
+    /// Whether a key has expired for sure before a call.
+    fn is_over(&self, key: &str, during: During) -> bool {
+        let expires = self.expires[number_of(key)];
+        expires.is_some_and(|(_, until_ms)| until_ms + STALE_MS < during.sent_ms)
+    }
+
+    /// The keys that may expire by this time, each with what there is then.
+    pub(super) fn expired_by(&self, ms: u64) -> impl Iterator<Item = Self> {
+        let may = move |number: &usize| {
+            self.expires[*number].is_some_and(|(from_ms, _)| from_ms <= ms.saturating_add(1))
+        };
+        (0..KEYS).filter(may).map(|number| {
+            let mut then = self.clone();
+            then.remove(number);
+            then
+        })
+    }
+}
+
+/// The bits of the one byte of the string that is not zero, an x.
+const BITS_OF_BIG: u32 = b'x'.count_ones();

@@ -1,0 +1,413 @@
+//! What the clients call: a plan that the seed determines.
+
+use std::ops::Range;
+
+use tierce_harness::Random;
+use tierce_keyspace::Keyspace;
+
+/// A string that is too long for a worker, which only looks at its length: to count some bits at its end is brief.
+pub(super) const BIG_KEY: &str = "big";
+pub(super) const BIG_LEN: usize = 700_000;
+
+pub(super) const LISTS: [&str; 3] = ["list0", "list1", "list2"];
+pub(super) const NUMBERS: [&str; 2] = ["number0", "number1"];
+pub(super) const STREAM: &str = "stream";
+
+/// Milliseconds of simulated time in which a call is answered that waits for nothing.
+const PATIENCE_MS: u64 = 2_500;
+
+/// The same of one beside the workers.
+const BESIDE_MS: u64 = 400;
+
+/// The same while a script holds what it needs.
+const HELD_MS: u64 = 30_000;
+
+/// Of so many seeds, one has a script that never ends by itself.
+pub(super) const ENDLESS_EACH: u64 = 4;
+
+pub(super) type Words = Vec<String>;
+
+/// What a call does.
+#[derive(Clone, Debug)]
+pub(super) enum Deed {
+    /// One command.
+    Command(Words),
+    /// WATCH of these keys.
+    Watch(Words),
+    /// EXEC of these commands.
+    Exec(Vec<Words>),
+    /// A script, which does what these commands do and replies as the last of them.
+    Script { call: Words, does: Vec<Words> },
+    /// A script that takes back what it has done, or is killed.
+    ScriptInVain(Words),
+    /// The end of a script.
+    Kill,
+}
+
+impl Deed {
+    /// The requests to send, with the number of the one that has the reply.
+    pub(super) fn requests(&self) -> (Vec<Words>, usize) {
+        match self {
+            Self::Command(call) | Self::Script { call, .. } | Self::ScriptInVain(call) => {
+                (vec![call.clone()], 0)
+            }
+            Self::Watch(keys) => (vec![[words("WATCH"), keys.clone()].concat()], 0),
+            Self::Exec(commands) => {
+                let requests = [vec![words("MULTI")], commands.clone(), vec![words("EXEC")]];
+                (requests.concat(), commands.len() + 1)
+            }
+            Self::Kill => (vec![words("SCRIPT KILL")], 0),
+        }
+    }
+
+    /// The keys, and those of the commands in it.
+    fn keys(&self) -> Vec<&str> {
+        let of = |words: &'static [&'static str]| words.iter().copied();
+        let known = || of(&LISTS).chain(of(&NUMBERS)).chain([STREAM, BIG_KEY]);
+        let (requests, _) = self.requests();
+        let is_used = |key: &&str| requests.iter().flatten().any(|word| word == key);
+        known().filter(is_used).collect()
+    }
+
+    /// Whether it needs all shards.
+    fn needs_all(&self) -> bool {
+        match self {
+            Self::Script { call, .. } => call[2] == "0",
+            _ => false,
+        }
+    }
+
+    /// How long it may wait for keys: not at all, for so many milliseconds, or without limit.
+    fn waits_ms(&self) -> u64 {
+        let Self::Command(call) = self else { return 0 };
+        let last = || call.last().expect("words").parse::<f64>().expect("seconds");
+        match call[0].as_str() {
+            "BLPOP" | "BLMOVE" if last() == 0.0 => u64::MAX,
+            "BLPOP" | "BLMOVE" => (last() * 1000.0) as u64,
+            "XREADGROUP" => match call[8].parse() {
+                Ok(0) => u64::MAX,
+                ms => ms.unwrap_or(0),
+            },
+            _ => 0,
+        }
+    }
+}
+
+/// A call, and what is expected of its reply.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) client: usize,
+    pub(super) deed: Deed,
+    /// Milliseconds within which it is answered; `None` if it may wait without limit.
+    pub(super) limit_ms: Option<u64>,
+    /// It is sent together with the one before.
+    pub(super) follows: bool,
+    /// Milliseconds before it is sent.
+    pub(super) after_ms: u64,
+}
+
+/// All calls, by client and in the order of each.
+#[derive(Debug)]
+pub(super) struct Plan {
+    calls: Vec<Call>,
+    /// Clients with connections; those behind them call beside the workers.
+    pub(super) connections: usize,
+    beside: usize,
+}
+
+pub(super) fn words(line: &str) -> Words {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// How often each of some alternatives is chosen.
+struct Taste(Vec<usize>);
+
+impl Taste {
+    /// Each run has its own: what meets itself often finds other faults than what meets everything seldom.
+    fn new(random: &mut Random, alternatives: usize) -> Self {
+        let mut weights: Vec<usize> =
+            (0..alternatives).map(|_| [0, 1, 1, 5][random.below(4)]).collect();
+        weights[random.below(alternatives)] += 1;
+        Self(weights)
+    }
+
+    fn choose(&self, random: &mut Random) -> usize {
+        let mut left = random.below(self.0.iter().sum());
+        let is_chosen = |weight: &usize| {
+            let is_here = left < *weight;
+            left = left.saturating_sub(*weight);
+            is_here
+        };
+        self.0.iter().position(is_chosen).expect("one of them")
+    }
+}
+
+/// Kinds of deeds.
+const BLOCKING: usize = 0;
+const SCRIPT: usize = 1;
+const EXEC: usize = 2;
+const WATCHED: usize = 3;
+const LONG: usize = 4;
+const KINDS: usize = 6;
+
+struct Tastes {
+    deeds: Taste,
+    blocking: Taste,
+    scripts: Taste,
+    commands: Taste,
+    lists: Taste,
+}
+
+/// A key that a script holds until it is killed.
+#[derive(Clone, Copy)]
+struct Held {
+    key: &'static str,
+    /// When the script is called.
+    at_ms: u64,
+    /// A client may wait for an element of this list, which gets to that key.
+    from: &'static str,
+}
+
+struct Planner<'k> {
+    random: Random,
+    tastes: Tastes,
+    keyspace: &'k Keyspace,
+    /// The next element, of which each is used once.
+    next: u32,
+    /// What a script holds until it is killed.
+    held: Option<Held>,
+    calls: Vec<Call>,
+}
+
+impl Plan {
+    pub(super) fn new(seed: u64, keyspace: &Keyspace) -> Self {
+        let mut random = Random::new(seed ^ 0x51e0);
+        let has_endless = seed.is_multiple_of(ENDLESS_EACH);
+        let mut taste = |alternatives| Taste::new(&mut random, alternatives);
+        let mut tastes = Tastes {
+            deeds: taste(KINDS),
+            blocking: taste(4),
+            scripts: taste(3),
+            commands: taste(14),
+            lists: taste(LISTS.len()),
+        };
+        if has_endless {
+            // What may wait for it, and what must not.
+            tastes.deeds.0[EXEC] += 6;
+            tastes.deeds.0[LONG] += 3;
+            tastes.deeds.0[BLOCKING] += 2;
+        }
+        let (calls, held) = (Vec::new(), None);
+        let mut planner = Planner { random, tastes, keyspace, next: 0, held, calls };
+        let connections = 2 + planner.random.below(4) + usize::from(has_endless);
+        let beside = planner.random.below(2);
+        let mut first = 0;
+        if has_endless {
+            planner.endless(beside > 0);
+            first = if planner.random.one_in(2) { planner.wait_for_held(2) } else { 2 };
+        }
+        for client in first..connections + first {
+            planner.client(client, false);
+        }
+        let connections = connections + first;
+        for client in connections..connections + beside {
+            planner.client(client, true);
+        }
+        Self { calls: planner.calls, connections, beside }
+    }
+
+    pub(super) fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// The clients that call beside the workers.
+    pub(super) fn beside(&self) -> Range<usize> {
+        self.connections..self.connections + self.beside
+    }
+}
+
+impl Planner<'_> {
+    fn element(&mut self) -> String {
+        self.next += 1;
+        format!("e{}", self.next)
+    }
+
+    fn list(&mut self) -> &'static str {
+        match self.held {
+            Some(Held { key, .. }) if self.random.one_in(3) => key,
+            Some(Held { from, .. }) if self.random.one_in(2) => from,
+            _ => LISTS[self.tastes.lists.choose(&mut self.random)],
+        }
+    }
+
+    /// A script that never ends, of the first client, and the second one, which kills it.
+    fn endless(&mut self, is_brief: bool) {
+        let shard = |key: &str| self.keyspace.shard_of(self.keyspace.hash(key.as_bytes()));
+        let is_apart = |key: &&&str| shard(key) != shard(BIG_KEY);
+        let first = self.random.below(LISTS.len());
+        let key = LISTS[first..].iter().chain(&LISTS).find(is_apart).copied().unwrap_or(LISTS[0]);
+        let source = "redis.call('rpush', KEYS[1], 'never') while true do end";
+        let call = ["EVAL", source, "1", key].map(str::to_owned).to_vec();
+        let after_ms = self.random.u64_below(20);
+        let from = LISTS.iter().find(|list| **list != key).copied().unwrap_or(key);
+        self.held = Some(Held { key, at_ms: after_ms, from });
+        let deed = Deed::ScriptInVain(call);
+        self.calls.push(Call {
+            client: 0,
+            deed,
+            limit_ms: Some(HELD_MS),
+            follows: false,
+            after_ms,
+        });
+        // What is called beside the workers tries again each millisecond.
+        let from_ms = if is_brief { 500 } else { 3_500 };
+        let (deed, after_ms) = (Deed::Kill, from_ms + self.random.u64_below(from_ms));
+        self.calls.push(Call { client: 1, deed, limit_ms: None, follows: false, after_ms });
+    }
+
+    /// A client begins to wait for an element that is to get where the script holds it up, and another one brings that.
+    /// Returns the next client.
+    fn wait_for_held(&mut self, client: usize) -> usize {
+        let Some(Held { key, from, at_ms }) = self.held else { return client };
+        let deed = Deed::Command(words(&format!("BLMOVE {from} {key} LEFT RIGHT 0")));
+        self.calls.push(Call { client, deed, limit_ms: None, follows: false, after_ms: 0 });
+        let deed = Deed::Command(words(&format!("RPUSH {from} {}", self.element())));
+        let (limit_ms, after_ms) = (Some(HELD_MS), at_ms + self.random.u64_below(30));
+        self.calls.push(Call { client: client + 1, deed, limit_ms, follows: false, after_ms });
+        client + 2
+    }
+
+    fn client(&mut self, client: usize, is_beside: bool) {
+        let count = 1 + self.random.below(4);
+        for number in 0..count {
+            let is_last = number + 1 == count || self.held.is_some() && self.random.one_in(2);
+            let kind = self.tastes.deeds.choose(&mut self.random);
+            let deed = match kind {
+                // They need a connection.
+                BLOCKING | EXEC | WATCHED if is_beside => Deed::Command(self.command()),
+                BLOCKING => self.blocking(is_last),
+                SCRIPT => self.script(),
+                EXEC => self.exec(None),
+                WATCHED => {
+                    let key = self.list();
+                    self.add(client, Deed::Watch(vec![key.to_owned()]), false);
+                    self.exec(Some(key))
+                }
+                LONG => Deed::Command(words(&format!("BITCOUNT {BIG_KEY} -4 -1"))),
+                _ => Deed::Command(self.command()),
+            };
+            // Behind a script without end there is no telling what waits for what.
+            let is_known = self.held.is_none() && !is_beside && kind != WATCHED;
+            let follows = is_known && number > 0 && self.random.one_in(3);
+            self.add(client, deed, follows);
+            if self.calls.last().is_some_and(|call| call.limit_ms.is_none()) {
+                break;
+            }
+        }
+        if is_beside {
+            let of_client = self.calls.iter_mut().filter(|call| call.client == client);
+            of_client.for_each(|call| {
+                call.limit_ms = call.limit_ms.map(|ms| if ms < HELD_MS { BESIDE_MS } else { ms });
+            });
+        }
+    }
+
+    fn add(&mut self, client: usize, deed: Deed, follows: bool) {
+        let shard = |key: &&str| self.keyspace.shard_of(self.keyspace.hash(key.as_bytes()));
+        let is_held = self.held.is_some_and(|held| {
+            deed.needs_all() || deed.keys().iter().any(|key| shard(key) == shard(&held.key))
+        });
+        let before_ms = match self.calls.last() {
+            Some(before) if follows => before.limit_ms.unwrap_or_default(),
+            _ => 0,
+        };
+        let limit_ms = match deed.waits_ms() {
+            u64::MAX => None,
+            ms if is_held => Some(before_ms + ms + HELD_MS),
+            ms => Some(before_ms + ms + PATIENCE_MS),
+        };
+        let is_first = self.calls.last().is_none_or(|before| before.client != client);
+        let after_ms = match (self.held, self.random.below(4)) {
+            (Some(Held { at_ms, .. }), 0 | 1) if is_first => at_ms,
+            (_, 0) | (Some(_), 1) => self.random.u64_below(60),
+            _ => 0,
+        };
+        self.calls.push(Call { client, deed, limit_ms, follows, after_ms });
+    }
+
+    fn blocking(&mut self, is_last: bool) -> Deed {
+        let forever = is_last && !self.random.one_in(if self.held.is_some() { 4 } else { 2 });
+        let ms = if forever { 0 } else { 1 + self.random.below(60) };
+        let seconds = ms as f64 / 1000.0;
+        let (from, to) = (self.list(), self.list());
+        Deed::Command(words(&match self.tastes.blocking.choose(&mut self.random) {
+            0 => format!("BLPOP {from} {seconds}"),
+            1 if from != to => format!("BLPOP {from} {to} {seconds}"),
+            2 => format!("XREADGROUP GROUP g c COUNT 1 NOACK BLOCK {ms} STREAMS {STREAM} >"),
+            _ => format!("BLMOVE {from} {to} LEFT RIGHT {seconds}"),
+        }))
+    }
+
+    fn script(&mut self) -> Deed {
+        let turns = self.random.pick(&["0", "20", "100"]);
+        let (from, to, element) = (self.list(), self.list(), self.element());
+        let spin = format!("for _ = 1, {turns} do redis.call('exists', KEYS[1] or ARGV[1]) end ");
+        let eval = |source: String, args: &[&str]| {
+            let args = args.iter().map(|arg| (*arg).to_owned());
+            ["EVAL".to_owned(), source].into_iter().chain(args).collect::<Words>()
+        };
+        match self.tastes.scripts.choose(&mut self.random) {
+            0 => {
+                let source = format!(
+                    "#!lua flags=atomic\nredis.call('rpush', KEYS[1], 'never') {spin} error('no')"
+                );
+                Deed::ScriptInVain(eval(source, &["1", from]))
+            }
+            1 => {
+                let source = format!("{spin} return redis.call('rpush', ARGV[1], ARGV[2])");
+                let does = vec![words(&format!("RPUSH {to} {element}"))];
+                Deed::Script { call: eval(source, &["0", to, &element]), does }
+            }
+            _ => {
+                let source = format!(
+                    "{spin} redis.call('rpush', KEYS[1], ARGV[1]) {spin} \
+                     return redis.call('lmove', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')"
+                );
+                let push = words(&format!("RPUSH {from} {element}"));
+                let does = vec![push, words(&format!("LMOVE {from} {to} LEFT RIGHT"))];
+                Deed::Script { call: eval(source, &["2", from, to, &element]), does }
+            }
+        }
+    }
+
+    /// A transaction, in which something is done with a key that is watched.
+    fn exec(&mut self, watched: Option<&str>) -> Deed {
+        let mut commands: Vec<Words> =
+            (0..1 + self.random.below(2)).map(|_| self.command()).collect();
+        commands.extend(watched.map(|key| words(&format!("LPOP {key}"))));
+        if self.random.one_in(if self.held.is_none() { 3 } else { 1 }) {
+            // It goes to a thread for long commands.
+            commands.push(words(&format!("BITCOUNT {BIG_KEY} -4 -1")));
+        }
+        Deed::Exec(commands)
+    }
+
+    fn command(&mut self) -> Words {
+        let (list, number) = (self.list(), self.random.pick(&NUMBERS));
+        let element = self.element();
+        words(&match self.tastes.commands.choose(&mut self.random) {
+            0..=2 => format!("RPUSH {list} {element}"),
+            3 => format!("LPUSH {list} {element} {}", self.element()),
+            4 => format!("LPOP {list}"),
+            5 => format!("LRANGE {list} 0 -1"),
+            6 => format!("LMOVE {list} {} LEFT RIGHT", self.list()),
+            7 => format!("INCR {number}"),
+            8 => format!("GET {number}"),
+            9 => format!("SET {number} 7 PX {}", 1 + self.random.below(30)),
+            10 => format!("PEXPIRE {list} {}", 1 + self.random.below(30)),
+            11 => format!("DEL {list}"),
+            12 => format!("XADD {STREAM} * field {element}"),
+            _ => format!("XLEN {STREAM}"),
+        })
+    }
+}
