@@ -336,20 +336,3 @@ fn a_client_that_waits_may_get_a_long_reply() {
     let got: Vec<&str> = reply.items()[1].items().iter().map(|item| item.text()).collect();
     assert_eq!(got, elements);
 }
-
-/// A move may need memory, also when its element comes long after the call.
-#[test]
-fn a_move_that_has_waited_is_refused_when_memory_is_at_its_limit() {
-    let mut waiting = Waiting::new();
-    let mut c = waiting.server.connect();
-    c.check("RPUSH other x", ":1");
-    let mut moves = waiting.client("BLMOVE source target LEFT LEFT 0");
-    let mut pops = waiting.client("BLPOP source 0");
-    c.check("CONFIG SET maxmemory 1", "+OK");
-    c.check("RENAME other source", "+OK");
-    let refused = moves.reply().to_string();
-    assert_eq!(refused, "-OOM command not allowed when used memory > 'maxmemory'.");
-    // Those behind it are served.
-    assert_eq!(pops.reply().to_string(), "[\"source\", \"x\"]");
-    c.check("EXISTS source target", ":0");
-}

@@ -342,9 +342,11 @@ impl<'k> Context<'_, 'k> {
         let (kernel, args) = (self.kernel, self.call.0);
         let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, self.reply.parts().0);
         let done = self.enter_uncounted();
-        // An interrupted one comes again.
+        // An interrupted one comes again, and so does one that goes on waiting.
+        let is_through = done.as_ref().err().and_then(CommandError::interrupt).is_none();
         if let Some(probe) = probe
-            && done.as_ref().err().and_then(CommandError::interrupt).is_none()
+            && is_through
+            && !self.mode.found_nothing()
         {
             let is_heard = !self.caller.hears_nothing();
             let output = is_heard.then(|| &*self.reply.parts().0);
@@ -353,7 +355,7 @@ impl<'k> Context<'_, 'k> {
         done
     }
 
-    /// The same for a call of a program, which is noted as a whole.
+    /// The same without its cost: that of a call of a program is noted with the program.
     #[inline]
     pub(super) fn enter_uncounted(&mut self) -> Result<(), CommandError> {
         #[cfg(debug_assertions)]

@@ -128,7 +128,7 @@ struct Closed {
     is_congested: bool,
 }
 
-// In both, the role is looked at behind the pause: a failover pauses clients before it changes the role.
+// Both functions look at the pause first and at the role behind it: a failover pauses clients before it changes the role.
 impl Closed {
     fn of(kernel: &Kernel, policy: SyncPolicy, now_ms: i64) -> Self {
         Self {
@@ -214,7 +214,7 @@ impl Gates {
         self.open_to_queue = !is_special & queues & !is_restricted;
     }
 
-    /// Whether any request has to stop somewhere, or is seen by somebody. Only then it matters where.
+    /// Whether a gate is closed to some requests, or somebody watches. Which gate that is, is looked up only then.
     #[inline(always)]
     fn read_closed(
         &mut self,

@@ -87,8 +87,8 @@ pub struct Meter<'k> {
     runs: bool,
     /// The kind of the last call of the run.
     latest: CommandId,
-    /// The kinds of the run, each with its calls, when another one came than the latest: mostly none. The calls of the
-    /// latest kind since it came are not among them.
+    /// The kinds that came before the latest one, each with its calls: in most runs there are none. A call of the latest
+    /// kind is added when the next kind comes.
     kinds: [(CommandId, u16); KINDS_MAX],
     kinds_len: u16,
     /// Calls that may still join the run; 0 if none has begun.
@@ -190,11 +190,11 @@ impl<'k> Meter<'k> {
 
     /// True if the kind may be entered beside the latest one and those before.
     fn has_room_for(&self, id: CommandId) -> bool {
-        let place_of_latest = usize::from(self.place_of(self.latest).is_none());
-        usize::from(self.kinds_len) + place_of_latest < KINDS_MAX || self.place_of(id).is_some()
+        let places_for_latest = usize::from(self.place_of(self.latest).is_none());
+        usize::from(self.kinds_len) + places_for_latest < KINDS_MAX || self.place_of(id).is_some()
     }
 
-    /// The kinds before the latest one, each with its calls.
+    /// The kinds that are entered, each with its calls.
     #[inline]
     fn kinds(&self) -> &[(CommandId, u16)] {
         &self.kinds[..usize::from(self.kinds_len)]

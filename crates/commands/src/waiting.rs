@@ -105,7 +105,7 @@ pub enum Obstacle {
 pub enum Deferral {
     /// The end of the obstacle, which is announced to the threads whose clients wait for it.
     On(Obstacle),
-    /// A moment, as Unix milliseconds: the obstacle may end without that anybody tells.
+    /// A moment, as Unix milliseconds: nobody is told when the obstacle ends.
     At(Obstacle, i64),
 }
 

@@ -19,7 +19,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Forgets the batch before. Replies of one whose connection ended are left.
+    /// Forgets the batch before, whose connection may have ended without its replies.
     #[inline]
     pub fn begin(&mut self) {
         if !self.replies.is_empty() {

@@ -13,7 +13,6 @@ use crate::answer::{Answer, Answered};
 use crate::caller::Caller;
 use crate::command::{Access, Command};
 use crate::error::{CommandError, Interrupt};
-use crate::eviction::Room;
 use crate::execute::{self, Context, Refused, Request, Turn};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
@@ -260,15 +259,7 @@ impl<'k> Serving<'k, '_> {
         if self.at_once && !blocked.is_in_one_shard() {
             return Outcome::Interrupted(Interrupt::Long);
         }
-        let has_room = match self.make_room(locks, command) {
-            Ok(has_room) => has_room,
-            Err(interrupt) => return Outcome::Interrupted(interrupt),
-        };
-        let may_run = match self.check_rights(blocked, caller, command) {
-            Ok(()) if !has_room => Err(CommandError::OUT_OF_MEMORY),
-            checked => checked,
-        };
-        if let Err(error) = may_run {
+        if let Err(error) = self.check_rights(blocked, caller, command) {
             let mut reply = Reply::new(self.output, caller.proto);
             let refused = Refused { command: Some(command), error };
             execute::refuse(self.kernel, self.counters, &mut reply, &refused);
@@ -307,24 +298,6 @@ impl<'k> Serving<'k, '_> {
             return Outcome::Nothing;
         }
         Outcome::Served
-    }
-
-    /// Makes room for what the command may add, if memory is limited. `false` if there is none.
-    ///
-    /// # Errors
-    /// When room is being made, or this thread must not wait for that.
-    fn make_room(&self, locks: &mut ShardLocks<'k>, command: &Command) -> Result<bool, Interrupt> {
-        if !Access::of(command.spec).grows || !self.kernel.keyspace.has_memory_limit() {
-            return Ok(true);
-        }
-        if self.at_once {
-            return Err(Interrupt::Long);
-        }
-        match self.kernel.make_room(locks, 0, self.now_ms) {
-            Room::Enough => Ok(true),
-            Room::Soon => Err(Interrupt::Gate),
-            Room::None => Ok(false),
-        }
     }
 
     /// Whether the client may still make the call that it has sent. That is not always the one that runs: NBLPOP runs

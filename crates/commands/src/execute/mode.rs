@@ -54,6 +54,11 @@ impl Mode<'_> {
         to.deferred().is_some_and(|deferred| deferred.is_over())
     }
 
+    /// `true` for an attempt to serve a client that has found nothing for it.
+    pub(super) fn found_nothing(self) -> bool {
+        matches!(self, Mode::Attempt(attempt) if attempt.found_nothing.get())
+    }
+
     /// Whether the reply may be left to others than those who serve keys.
     pub(crate) fn may_wait(self) -> bool {
         matches!(self, Mode::Client)

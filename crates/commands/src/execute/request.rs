@@ -48,7 +48,7 @@ impl<'k> Turn<'k> {
     }
 }
 
-/// The time after a wait that began at this one. Where time stands still, it does not pass.
+/// The time now, for what began at `now_ms` and had to wait. Where time stands still, it is that one.
 #[must_use]
 pub fn renewed(now_ms: i64) -> i64 {
     if now_ms == STOPPED_MS { STOPPED_MS } else { clock::unix_ms().max(now_ms) }

@@ -205,7 +205,7 @@ pub struct Role {
 }
 
 impl Role {
-    /// Whether any of the three that follow is so.
+    /// Whether clients must not change data, or must not read them: what the next methods tell apart.
     #[inline]
     #[must_use]
     pub fn is_closed_to_some(&self) -> bool {

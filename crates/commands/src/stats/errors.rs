@@ -17,13 +17,24 @@ pub struct ErrorCounts {
 impl ErrorCounts {
     /// Counts one error whose text begins with `kind`.
     pub fn count(&self, kind: &str) {
+        self.add(kind, 1);
+    }
+
+    fn add(&self, kind: &str, errors: u64) {
         let mut kinds = self.kinds.lock();
         if let Some(count) = kinds.get_mut(kind) {
-            *count += 1;
+            *count += errors;
         } else {
             let kind = if kinds.len() < KINDS_MAX { kind } else { "OTHER" };
-            *kinds.entry(kind.to_owned()).or_default() += 1;
+            *kinds.entry(kind.to_owned()).or_default() += errors;
         }
+    }
+
+    /// Adds what was counted elsewhere. Returns how many errors that are.
+    pub fn add_all(&self, others: &Self) -> u64 {
+        let others = others.counts();
+        others.iter().for_each(|(kind, errors)| self.add(kind, *errors));
+        others.iter().map(|(_, errors)| errors).sum()
     }
 
     /// Kinds and counts by name.

@@ -48,7 +48,7 @@ enum Received {
 impl<S: Service> Worker<S> {
     pub(super) fn on_event(&mut self, token: Token, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            self.has_room(token);
+            self.note_room(token);
         }
         let Some(conn) = self.core.conn(token) else { return };
         let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
@@ -76,7 +76,7 @@ impl<S: Service> Worker<S> {
 
     /// The socket takes output again.
     #[cold]
-    fn has_room(&mut self, token: Token) {
+    fn note_room(&mut self, token: Token) {
         if let Some(conn) = self.core.conn(token) {
             conn.writable = Writable::Yes;
             self.core.list_for_flush(token);
@@ -89,12 +89,12 @@ impl<S: Service> Worker<S> {
         let Some(conn) = self.core.conns.get_mut(token.slot()) else { return };
         match conn.phase {
             Phase::Open => self.serve_open(token),
-            _ => self.serve_closed(token),
+            _ => self.serve_unless_open(token),
         }
     }
 
     #[inline(never)]
-    fn serve_closed(&mut self, token: Token) {
+    fn serve_unless_open(&mut self, token: Token) {
         let Some(conn) = self.core.conns.get_mut(token.slot()) else { return };
         match conn.phase {
             Phase::Open | Phase::Flushing => {}

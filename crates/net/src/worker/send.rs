@@ -69,7 +69,7 @@ impl<S> Core<S> {
     }
 
     /// Sends plain output, which nearly all is, of a connection where nothing is in its way. `false` if that
-    /// is not the case, or `goes_on` says so, and nothing has been done.
+    /// is not the case, or `goes_on` is not so, and nothing has been done.
     #[inline(always)]
     pub(super) fn send_at_once(
         &mut self,

@@ -343,7 +343,7 @@ impl Drop for Bucket {
 enum Step {
     /// The first look at the log.
     Look,
-    /// A CLAIM, which may have to wait for the end of another's lease. Nothing but an answer ends it: it may have landed.
+    /// A CLAIM. Nothing but an answer ends it: it may have landed.
     Claim,
 }
 
@@ -355,7 +355,7 @@ async fn awaited<T>(
     look: impl Future<Output = T>,
 ) -> T {
     let mut look = pin!(look);
-    let mut is_told = false;
+    let (mut told, failures) = (None, store.counters().usage().failures);
     loop {
         if let Ok(looked) = timeout(SILENT_MAX, look.as_mut()).await {
             return looked;
@@ -369,14 +369,17 @@ async fn awaited<T>(
                 ("The start goes on when the store has taken the claim of its log", None)
             }
         };
-        let cause = store.counters().last_failure();
-        if let Some(cause) = cause.as_deref().or(unknown)
-            && !is_told
+        // Not one of a step before.
+        let has_failed = store.counters().usage().failures > failures;
+        let cause = store.counters().last_failure().filter(|_| has_failed);
+        let cause = cause.or_else(|| unknown.map(str::to_owned));
+        if let Some(cause) = &cause
+            && told != Some(cause.clone())
         {
-            is_told = true;
             let url = store.url();
             server.log.warning(format_args!("The bucket {url} is awaited: {cause}. {otherwise}"));
         }
+        told = cause.or(told);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::pubsub::Kind;
 use crate::reply::Reply;
 use crate::scripting::Run;
 use crate::slowlog;
-use crate::stats::{Counters, Stat};
+use crate::stats::{Counters, ErrorCounts};
 
 /// The longest word that is looked at before all words of a large call are copied: the name of a command is shorter.
 const SHORT_WORD_LEN_MAX: usize = 64;
@@ -109,27 +109,28 @@ pub(super) struct Progress<'k> {
     /// Calls until the next look at the clock.
     calls_left: u32,
     has_written: bool,
-    /// Its reply has errors of its own.
-    has_failed: bool,
+    /// The errors in its reply. They count once it is known that the reply does.
+    errors: ErrorCounts,
 }
 
 impl<'k> Progress<'k> {
     pub(super) fn start(kernel: &'k Kernel, counters: &'k Counters) -> Self {
         let meter = Meter::start(kernel, counters);
-        Self { meter, calls_left: CALLS_PER_LOOK, has_written: false, has_failed: false }
+        let errors = ErrorCounts::default();
+        Self { meter, calls_left: CALLS_PER_LOOK, has_written: false, errors }
     }
 }
 
 impl<'k> ProgramHost<'_, 'k> {
-    /// Accounts for the calls. Whether one of them may have written, so that there is an undo log, and whether the
-    /// reply has errors.
-    pub(super) fn finish(&mut self) -> (bool, bool) {
+    /// Accounts for the calls. Whether one of them may have written, so that there is an undo log, and the errors in the
+    /// reply.
+    pub(super) fn finish(&mut self) -> (bool, ErrorCounts) {
         let words = &self.buffers.last_words;
         self.progress.meter.finish(&self.caller.client, || {
             slowlog::shorten(&self.kernel.commands, words.as_args())
         });
         self.buffers.shrink();
-        (self.progress.has_written, self.progress.has_failed)
+        (self.progress.has_written, std::mem::take(&mut self.progress.errors))
     }
 
     /// The command of a call that may be made. What it refuses is what Redis refuses, in its order.
@@ -434,10 +435,8 @@ impl Host for ProgramHost<'_, '_> {
     }
 
     fn count_error(&mut self, error: &[u8]) {
-        self.progress.has_failed = true;
-        self.counters.add(Stat::Errors, 1);
         let error = CommandError::text(String::from_utf8_lossy(error).into_owned());
-        self.kernel.errors.count(error.kind());
+        self.progress.errors.count(error.kind());
     }
 
     /// All effects go to the log, or a restart would bring back other data than there were.

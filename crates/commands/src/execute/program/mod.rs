@@ -39,7 +39,7 @@ use crate::scripting::{
     ENDED_BY_SHUTDOWN, Ending, Held, History, Kind, KnownFunction, Run, Ticket,
 };
 use crate::slowlog;
-use crate::stats::Stat;
+use crate::stats::{ErrorCounts, Stat};
 
 pub(crate) use self::workspace::Workspace;
 
@@ -143,8 +143,8 @@ struct Effects {
     outbox: Outbox,
     /// There is an undo log.
     has_written: bool,
-    /// Its reply has errors of its own, among other things or alone.
-    has_failed: bool,
+    /// The errors in its reply, which may be nothing but one.
+    errors: ErrorCounts,
 }
 
 /// How a run has ended that was not interrupted.
@@ -370,7 +370,8 @@ impl<'k> Context<'_, 'k> {
         let (db, origin) = (self.caller.db, self.guard.locks.origin());
         let client = self.caller.client.id;
         self.guard.locks.set_origin(Origin { source: Source::Script, client });
-        let (mut outbox, mut has_written, mut has_failed) = (Outbox::default(), false, false);
+        let (mut outbox, mut has_written) = (Outbox::default(), false);
+        let mut errors = ErrorCounts::default();
         if self.kernel.clients.has_monitors() {
             outbox.show_call(self.caller, self.call.args());
         }
@@ -406,7 +407,7 @@ impl<'k> Context<'_, 'k> {
                 }
                 _ => outcome,
             };
-            (has_written, has_failed) = host.finish();
+            (has_written, errors) = host.finish();
             outcome
         });
         self.guard.locks.set_origin(origin);
@@ -416,7 +417,7 @@ impl<'k> Context<'_, 'k> {
         }
         // Not the last one that it has called.
         self.caller.client.note_command(self.command.id);
-        (outcome, Effects { outbox, has_written, has_failed })
+        (outcome, Effects { outbox, has_written, errors })
     }
 
     /// Keeps what it has done or takes it back, and replies.
@@ -436,7 +437,9 @@ impl<'k> Context<'_, 'k> {
         }
         let stop = match outcome {
             Outcome::Reply { is_error } => {
-                if is_error || effects.has_failed {
+                let errors = self.kernel.errors.add_all(&effects.errors);
+                self.counters.add(Stat::Errors, errors);
+                if is_error || errors > 0 {
                     self.counters.failed(self.command.id);
                 }
                 let is_kept = !(is_error && self.is_atomic(program));
