@@ -361,3 +361,24 @@ fn a_script_that_only_publishes_waits_for_the_end_of_a_pause() {
     told.sort();
     assert_eq!(told, ["begun", "later", "later", "later"]);
 }
+
+/// The shard that it holds has a key that is due.
+#[test]
+fn keys_expire_while_an_endless_script_holds_others() {
+    let server = launch().with("threads", "1").with("busy-reply-threshold", "50").start();
+    let (mut c, mut listener) = (server.connect(), server.connect());
+    c.check("CONFIG SET notify-keyspace-events Ex", "+OK");
+    listener.ask("PSUBSCRIBE __keyevent*:expired");
+    c.check("SET held x PX 300", "+OK");
+    let script = "redis.call('get', KEYS[1]) while true do end";
+    let mut runner = begin(server.connect(), script, "held");
+    wait_for_busy(&mut c, "held");
+    // Some of these are in another shard, and due behind the first one.
+    for n in 0..4 {
+        c.send(encode(&["SET", &format!("other{n}"), "x", "PX", "400"]));
+    }
+    let told = || listener.reply().items()[3].text().to_owned();
+    assert!(std::iter::repeat_with(told).take(2).any(|key| key.starts_with("other")));
+    c.request(&["SCRIPT", "KILL"]);
+    assert!(runner.reply().to_string().contains("Script killed by user"));
+}

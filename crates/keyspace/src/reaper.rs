@@ -180,7 +180,10 @@ impl ShardLocks<'_> {
         let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
         for (index, (keys_ms, fields_ms)) in times.enumerate() {
             if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {
-                if self.expire_shard(index, now_ms) == Left::Something {
+                // A program may hold it without end: it comes after the next sleep again.
+                if self.try_reach_shard(index)
+                    && self.expire_shard(index, now_ms) == Left::Something
+                {
                     left = Left::Something;
                 }
                 self.release();
