@@ -155,7 +155,7 @@ fn writes_wait_for_as_many_replicas_as_the_configuration_says() {
         stream.write_all(&last).expect("sent");
         while replica.command() != "SET last 1" {}
         replica.commands_until("REPLCONF GETACK *");
-        // Who watches sees commands in the order of their changes, and does not wait for replicas.
+        // A client that watches sees commands in the order of their changes, and does not wait for replicas.
         while !watcher.reply().text().ends_with("\"SET\" \"last\" \"1\"") {}
         c.check("REPLICAOF 127.0.0.1 1", "+OK");
         let (status, answer) = response(&mut stream);

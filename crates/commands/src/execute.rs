@@ -355,7 +355,7 @@ impl<'k> Context<'_, 'k> {
         done
     }
 
-    /// The same without its cost: that of a call of a program is noted with the program.
+    /// Locks and runs it without a note of its cost: a program is noted as a whole, and not its calls.
     #[inline]
     pub(super) fn enter_uncounted(&mut self) -> Result<(), CommandError> {
         #[cfg(debug_assertions)]

@@ -145,7 +145,7 @@ impl Closed {
         }
     }
 
-    /// Whether any of these is so: asked for each batch, so that nothing is stored that is not needed.
+    /// `true` if any of these is so: asked for each batch, so that nothing is stored that is not needed.
     #[inline(always)]
     fn any(kernel: &Kernel, policy: impl Fn() -> SyncPolicy, now_ms: i64) -> bool {
         kernel.pause.is_on(now_ms)
@@ -214,7 +214,7 @@ impl Gates {
         self.open_to_queue = !is_special & queues & !is_restricted;
     }
 
-    /// Whether a gate is closed to some requests, or somebody watches. Which gate that is, is looked up only then.
+    /// `true` if a gate is closed to some requests, or somebody watches. Which gate that is, is looked up only then.
     #[inline(always)]
     fn read_closed(
         &mut self,

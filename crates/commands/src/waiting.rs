@@ -312,7 +312,7 @@ impl Waits {
         matches!(self.wait, Wait::Nothing)
     }
 
-    /// Whether requests are executed as they come, and replies sent as they are written.
+    /// `true` if requests are executed as they come, and replies sent as they are written.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.is_idle() && !self.logged.awaits_device

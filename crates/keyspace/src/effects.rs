@@ -29,7 +29,7 @@ pub(crate) struct Effects<'k> {
     pub(crate) naming: crate::event::Naming,
 }
 
-/// What clients and listeners are to be told of.
+/// Notes of what clients and listeners are to be told of.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// Keys that were changed and that a client may wait for. They outlive the locks.
@@ -56,26 +56,26 @@ impl<'k> Effects<'k> {
         }
     }
 
-    /// Where something is noted.
+    /// The notices, made if there are none, to note something.
     #[cold]
     pub(crate) fn notices(&self) -> &Notices {
         self.notices.get_or_init(Box::default)
     }
 
-    /// The same, to change what was noted.
+    /// The notices, made if there are none, to change them.
     #[cold]
     pub(crate) fn notices_mut(&mut self) -> &mut Notices {
         self.notices();
         self.notices.get_mut().expect("they were made")
     }
 
-    /// What was noted, if anything was.
+    /// The notices, if anything was noted.
     #[inline]
     pub(crate) fn noted(&mut self) -> Option<&mut Notices> {
         self.notices.get_mut().map(|notices| &mut **notices)
     }
 
-    /// Whether keys were changed that clients may wait for.
+    /// `true` if keys were changed that clients may wait for.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         self.notices.get().is_some_and(|notices| notices.ready.len() > 0)

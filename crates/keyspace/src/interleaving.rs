@@ -111,7 +111,7 @@ impl Condvar {
         self.0.wait(guard);
     }
 
-    /// The same, but no longer than until then; `false` when the time is up.
+    /// Waits no longer than until then; `false` when the time is up.
     #[inline]
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> bool {
         #[cfg(feature = "simulation")]
@@ -121,7 +121,7 @@ impl Condvar {
         !self.0.wait_until(guard, until).timed_out()
     }
 
-    /// The same for so long at most.
+    /// Waits for so long at most; `false` when the time is up.
     #[inline]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> bool {
         self.wait_until(guard, now() + time)

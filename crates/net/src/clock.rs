@@ -26,7 +26,7 @@ pub struct Now {
 pub struct Clock {
     start_nanos: u64,
     ahead_ms: Option<Arc<AtomicU64>>,
-    /// What there is in place of the system.
+    /// Stands in place of the system.
     #[cfg(feature = "simulation")]
     pub(crate) world: Option<simulation::World>,
 }

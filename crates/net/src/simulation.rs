@@ -14,7 +14,7 @@ use crate::runtime::{Config, Handle, Mail};
 use crate::service::{Service, WorkerId};
 use crate::worker::{Worker, WorkerConfig};
 
-/// What a worker does on its thread.
+/// The body of a worker's thread.
 pub type Body = Box<dyn FnOnce() + Send>;
 
 /// The workers of a runtime, each to be run on a thread of the simulation.

@@ -79,7 +79,7 @@ impl AnySession {
         }
     }
 
-    /// Whether it waits for nothing, and its replies for nothing that its own writes lead to.
+    /// `true` if it waits for nothing, and its replies for nothing that its own writes lead to.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         match self {

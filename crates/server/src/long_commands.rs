@@ -129,7 +129,7 @@ fn start(server: &Arc<Server>, seat: Seat) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(seat.name()).spawn(move || work(&server, seat))
 }
 
-/// What a thread does until the end.
+/// The body of a thread.
 pub(crate) fn work(server: &Server, seat: Seat) {
     let mut purges = 0;
     while let Some(work) = seat.offload(server).next(&mut purges) {
@@ -211,7 +211,7 @@ fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
     blocking::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
 }
 
-/// Whether replicas are to confirm what it may have changed, and neither the log nor a stream tells of that.
+/// `true` if replicas are to confirm what it may have changed, and neither the log nor a stream tells of that.
 ///
 /// # Errors
 /// When the gates hold the command back, or others that have its shards for long; it has changed and replied nothing

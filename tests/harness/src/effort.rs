@@ -2,10 +2,10 @@
 
 use std::ops::{Add, Div, Mul};
 
-/// The factor, a whole number.
-const VARIABLE: &str = "TIERCE_TEST_EFFORT";
+/// The factor, a whole number. Not named as the directives in the environment are: a server would look for one.
+const VARIABLE: &str = "TEST_EFFORT";
 
-/// The number of cases, seeds or rounds that a test goes through: `cases` times `TIERCE_TEST_EFFORT`, which is 1 before
+/// The number of cases, seeds or rounds that a test goes through: `cases` times `TEST_EFFORT`, which is 1 before
 /// a change lands, or half of them where that is not set, rounded up.
 ///
 /// # Panics
@@ -36,7 +36,7 @@ mod tests {
         for wrong in ["", "0", "-1", "1.5", "many", "65536"] {
             let panic = std::panic::catch_unwind(|| factor(wrong)).expect_err("no factor");
             let said = panic.downcast_ref::<String>().expect("a message");
-            assert!(said.starts_with("TIERCE_TEST_EFFORT is a number"), "{said}");
+            assert!(said.starts_with("TEST_EFFORT is a number"), "{said}");
         }
     }
 }

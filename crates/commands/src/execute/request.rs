@@ -34,7 +34,7 @@ impl<'k> Turn<'k> {
         Self { kernel, bodies: Bodies::of(&kernel.commands), counters, now_ms }
     }
 
-    /// The same turn after a wait: what is done from now on is done now.
+    /// Goes on after a wait: what is done from now on is done now.
     pub(super) fn renew(&mut self) {
         self.now_ms = renewed(self.now_ms);
     }

@@ -144,7 +144,7 @@ impl Confirmed {
         self.wanted.is_met_by(self)
     }
 
-    /// Whether replies wait for it that are written already.
+    /// `true` if replies wait for it that are written already.
     pub(crate) fn is_of_level(self) -> bool {
         matches!(self.wanted, Wanted::Level(_))
     }

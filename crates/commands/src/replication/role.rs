@@ -205,7 +205,7 @@ pub struct Role {
 }
 
 impl Role {
-    /// Whether clients must not change data, or must not read them: what the next methods tell apart.
+    /// `true` if clients must not change data, or must not read them: the next methods tell these apart.
     #[inline]
     #[must_use]
     pub fn is_closed_to_some(&self) -> bool {

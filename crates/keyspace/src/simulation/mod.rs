@@ -45,7 +45,7 @@ pub struct Simulation {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Stage {
     schedule: Mutex<Schedule>,
     /// The thread that has the turn.
@@ -64,14 +64,14 @@ thread_local! {
     static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
 }
 
-/// What a simulation was like.
+/// Report of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
     /// Places that were passed.
     pub steps: u64,
     /// Of all that was decided: the same in each run with the same seed.
     pub checksum: u64,
-    /// How much time has passed in it.
+    /// Simulated time that has passed.
     pub nanos: u64,
 }
 
@@ -109,7 +109,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// How it has failed, and what happened last.
+    /// The failure, and what happened last.
     pub fn run(self) -> Result<Course, String> {
         LazyLock::force(&BEGIN);
         let mut schedule = self.stage.schedule.lock();
@@ -195,7 +195,7 @@ fn here<R>(body: impl FnOnce(&Stage, usize) -> R) -> Option<R> {
     Some(body(&stage, index))
 }
 
-/// Whether this thread belongs to a simulation.
+/// `true` if this thread belongs to a simulation.
 #[must_use]
 pub fn is_here() -> bool {
     here(|_, _| ()).is_some()
@@ -297,7 +297,7 @@ pub(crate) fn unlocked(mutex: usize) {
     pass("unlock");
 }
 
-/// Whether it was notified; `None` if this thread belongs to no simulation.
+/// `Some(true)` if it was notified; `None` if this thread belongs to no simulation.
 pub(crate) fn wait<T>(
     on: usize,
     guard: &mut MutexGuard<'_, T>,

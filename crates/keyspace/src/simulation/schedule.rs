@@ -1,4 +1,4 @@
-//! Who has the turn, and what time it is.
+//! The thread that has the turn, and the time.
 
 use std::collections::VecDeque;
 use std::thread::Thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Course, IsDue};
 
-/// What is kept of what happened last, to be shown after a failure.
+/// Events that are kept, to be shown after a failure.
 const REMEMBERED: usize = 160;
 
 /// A thread that has passed one place so many times, and no other, may never end.
@@ -18,7 +18,7 @@ const BEFORE_HASTE: u32 = 3;
 /// While all others wait, the time until the first has waited long enough passes at once, if that is so soon.
 const HASTE_MAX: u64 = 60_000_000_000;
 
-/// How a thread stands that has not the turn.
+/// State of a thread that has not the turn.
 pub(super) enum Standing {
     /// It can go on.
     Ready,
@@ -260,7 +260,7 @@ impl Schedule {
         }
     }
 
-    /// How the threads stand, and what happened last: places that a thread passed in a row are in one line.
+    /// The states of the threads, and what happened last: places that a thread passed in a row are in one line.
     fn describe(&self) -> String {
         let mut text = String::new();
         for actor in &self.actors {

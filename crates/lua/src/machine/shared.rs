@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     /// How many keys and arguments the tables of the latest script have, and how many executions had the same tables.
     pub(crate) argument_lens: [usize; 2],
     pub(crate) argument_uses: u32,
-    /// Whether the reply is an error.
+    /// `true` if the reply is an error.
     pub(crate) is_error: bool,
     /// Whether it would be nested too deep.
     pub(crate) is_too_deep: bool,

@@ -11,7 +11,7 @@ use super::{Clock, Now};
 /// Tells whether a worker that waits may go on.
 pub type IsDue = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What is simulated of the system.
+/// The part of the system that is simulated.
 pub trait System: Send + Sync {
     /// The time.
     fn now(&self) -> Now;
@@ -58,7 +58,7 @@ impl Clock {
     }
 }
 
-/// Whether a read from one of these would find something.
+/// `true` if a read from one of these would find something.
 #[must_use]
 pub fn can_read<'f>(all: impl Iterator<Item = &'f OwnedFd>) -> bool {
     let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();

@@ -338,7 +338,7 @@ impl Drop for Bucket {
     }
 }
 
-/// What a start waits for at the store.
+/// Steps of a start that wait for the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The first look at the log.

@@ -21,7 +21,7 @@ use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::server::{Message, Server};
 
-/// Who waits without limit, while nothing else has happened for so long, is not going to be served.
+/// A client that waits without limit, while nothing else has happened for so long, is not going to be served.
 const QUIET_MS: u64 = 500;
 
 /// Before the last look at the keys: whatever is to expire has expired.
@@ -44,7 +44,7 @@ pub(super) struct Answer {
     pub(super) reply: String,
 }
 
-/// What has become of a call.
+/// State of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) call: Call,
@@ -192,7 +192,7 @@ fn show_of(call: &Words, value: &Value) -> String {
     }
 }
 
-/// What was added to the stream, without names and IDs.
+/// Entries that were added to the stream, without names and IDs.
 fn add_elements(value: &Value, elements: &mut Vec<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| add_elements(value, elements)),

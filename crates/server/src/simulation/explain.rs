@@ -22,7 +22,7 @@ const ABORTED: &str = "-EXECABORT ";
 struct Search<'r> {
     /// The calls of each client.
     clients: Vec<Vec<&'r Record>>,
-    /// What has been tried in vain: how far the clients are, and the keys.
+    /// States that were tried in vain: how far the clients are, and the keys.
     tried: HashSet<u64>,
     steps: usize,
     /// The calls of the longest order that was found.
@@ -51,7 +51,7 @@ pub(super) fn explain(records: &[Record]) -> Result<(), String> {
     ))
 }
 
-/// Whether a call may have changed or shown data.
+/// `true` if a call may have changed or shown data.
 fn has_effect(record: &Record) -> Result<bool, String> {
     let Some(answer) = &record.answered else { return Ok(false) };
     let is_error = answer.reply.starts_with('-');
@@ -65,7 +65,7 @@ fn has_effect(record: &Record) -> Result<bool, String> {
 }
 
 impl<'r> Search<'r> {
-    /// Whether the calls can be explained that are left.
+    /// `true` if the calls that are left can be explained.
     fn go_on(&mut self, at: &mut [usize], model: &Model, order: &mut Vec<&'r Record>) -> bool {
         self.steps += 1;
         if order.len() > self.furthest.len() {
@@ -77,7 +77,7 @@ impl<'r> Search<'r> {
             .zip(at.iter())
             .filter_map(|(calls, at)| calls.get(*at).copied())
             .collect();
-        // What was answered first has probably happened first.
+        // The call that was answered first has probably happened first.
         next.sort_by_key(|record| record.answered_at());
         let Some(first) = next.first() else { return true };
         let mut hasher = DefaultHasher::new();

@@ -87,7 +87,7 @@ fn found(fault: Fault, each: u64) -> String {
     seeds.find_map(|seed| of_seed(seed, Some(fault)).err()).expect("the fault is found")
 }
 
-/// What scripts take back stays in part.
+/// Part of what scripts take back stays.
 #[test]
 fn replies_that_no_order_explains_are_found() {
     let failure = found(Fault::UndoOfEntries, 1);

@@ -1,4 +1,4 @@
-//! What commands do to keys, one after the other.
+//! A model of the keys: each command changes them as a whole, one after the other.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub(super) struct During {
     pub(super) answered_ms: u64,
 }
 
-/// What comes of a command.
+/// Result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Replies(String),
@@ -60,7 +60,7 @@ impl Model {
         self.watches.get_mut(client).and_then(Option::take);
     }
 
-    /// What happens when a client does this, if it can happen now.
+    /// Does this for a client, if it can happen now.
     pub(super) fn act(&mut self, client: usize, deed: &Deed, during: During) -> Option<String> {
         match deed {
             Deed::Command(call) => match self.run(call, during) {
@@ -229,7 +229,7 @@ impl Model {
         self.changed(number);
     }
 
-    /// Whether a key has expired for sure before a call.
+    /// `true` if a key has expired for sure before a call.
     fn is_over(&self, key: &str, during: During) -> bool {
         let expires = self.expires[number_of(key)];
         expires.is_some_and(|(_, until_ms)| until_ms + STALE_MS < during.sent_ms)

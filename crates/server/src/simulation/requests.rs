@@ -1,4 +1,4 @@
-//! What the clients call: a plan that the seed determines.
+//! The calls of the clients: a plan that the seed determines.
 
 use std::ops::Range;
 
@@ -16,10 +16,10 @@ pub(super) const STREAM: &str = "stream";
 /// Milliseconds of simulated time in which a call is answered that waits for nothing.
 const PATIENCE_MS: u64 = 2_500;
 
-/// The same of one beside the workers.
+/// Patience of one beside the workers.
 const BESIDE_MS: u64 = 400;
 
-/// The same while a script holds what it needs.
+/// Its patience while a script holds what it needs.
 const HELD_MS: u64 = 30_000;
 
 /// Of so many seeds, one has a script that never ends by itself.
@@ -27,7 +27,7 @@ pub(super) const ENDLESS_EACH: u64 = 4;
 
 pub(super) type Words = Vec<String>;
 
-/// What a call does.
+/// Kinds of calls.
 #[derive(Clone, Debug)]
 pub(super) enum Deed {
     /// One command.
@@ -69,7 +69,7 @@ impl Deed {
         known().filter(is_used).collect()
     }
 
-    /// Whether it needs all shards.
+    /// `true` if it needs all shards.
     fn needs_all(&self) -> bool {
         match self {
             Self::Script { call, .. } => call[2] == "0",
@@ -77,7 +77,7 @@ impl Deed {
         }
     }
 
-    /// How long it may wait for keys: not at all, for so many milliseconds, or without limit.
+    /// Its patience for keys: none, so many milliseconds, or without limit.
     fn waits_ms(&self) -> u64 {
         let Self::Command(call) = self else { return 0 };
         let last = || call.last().expect("words").parse::<f64>().expect("seconds");
@@ -119,7 +119,7 @@ pub(super) fn words(line: &str) -> Words {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// How often each of some alternatives is chosen.
+/// Weights by which one of some alternatives is chosen.
 struct Taste(Vec<usize>);
 
 impl Taste {
@@ -174,7 +174,7 @@ struct Planner<'k> {
     keyspace: &'k Keyspace,
     /// The next element, of which each is used once.
     next: u32,
-    /// What a script holds until it is killed.
+    /// Keys that a script holds until it is killed.
     held: Option<Held>,
     calls: Vec<Call>,
 }
@@ -192,7 +192,7 @@ impl Plan {
             lists: taste(LISTS.len()),
         };
         if has_endless {
-            // What may wait for it, and what must not.
+            // Some calls may wait for it, and others must not.
             tastes.deeds.0[EXEC] += 6;
             tastes.deeds.0[LONG] += 3;
             tastes.deeds.0[BLOCKING] += 2;
@@ -259,7 +259,7 @@ impl Planner<'_> {
             follows: false,
             after_ms,
         });
-        // What is called beside the workers tries again each millisecond.
+        // Callers beside the workers try again each millisecond.
         let from_ms = if is_brief { 500 } else { 3_500 };
         let (deed, after_ms) = (Deed::Kill, from_ms + self.random.u64_below(from_ms));
         self.calls.push(Call { client: 1, deed, limit_ms: None, follows: false, after_ms });

@@ -73,7 +73,7 @@ fn server(seed: u64) -> Arc<Server> {
     Arc::new(server)
 }
 
-/// What there is before the first client comes.
+/// Keys that there are before the first client comes.
 fn prepare(server: &Server) {
     let mut caller = Caller::new(Arc::new(Client::new(Origin::default(), BEGINS_UNIX_MS)), true);
     let big_end = (BIG_LEN - 1).to_string();

@@ -117,7 +117,7 @@ fn a_start_leaves_the_log_what_is_free() {
 #[test]
 fn a_value_is_fetched_behind_long_commands_with_spilled_values() {
     const SETS: usize = 3;
-    // What comes back stays: there is room, and only the limit of a moment has spilled it.
+    // A value that comes back stays: there is room, and only the limit of a moment has spilled it.
     let options = "--appendonly no --maxmemory 1gb --maxmemory-policy spill";
     let server = TestServer::with(options);
     let mut client = server.client();

@@ -96,7 +96,7 @@ fn compare(seed: u64, proto: Proto) -> usize {
             .map(|_| {
                 loop {
                     let command = run[calls.random.below(run.len())];
-                    // What chance does to the data is another thing each time, a transaction refuses SSUBSCRIBE, and a
+                    // SPOP does something else each time, a transaction refuses SSUBSCRIBE, and a
                     // pause ends by the clock of the system.
                     if !["spop", "ssubscribe", "client|pause"].contains(&&*command.full_name) {
                         break calls.fitting(command);
