@@ -55,7 +55,7 @@ pub trait Front: Send + Sync {
     /// Carries an answer to the client that waits for it.
     fn answer(&self, answer: Answer);
 
-    /// Has a result called due ([`blocking::result_is_due`](crate::blocking::result_is_due)) after so many
+    /// Has a result called due ([`blocking::result_is_due`](crate::pipeline::blocking::result_is_due)) after so many
     /// milliseconds.
     fn set_deadline(&self, deferred: &Arc<Deferred>, after_ms: u64);
 

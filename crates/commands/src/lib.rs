@@ -66,7 +66,6 @@ mod commands;
 
 pub mod hot_keys;
 pub mod kernel;
-pub mod meter;
 pub mod metrics;
 pub mod monitors;
 pub mod offload;
@@ -75,15 +74,8 @@ pub mod shutdown;
 pub mod slowlog;
 pub mod stats;
 
-pub mod blocking;
-pub mod execute;
-pub mod fetch;
-pub mod gates;
 pub mod pipeline;
-pub mod plan;
-mod redirect;
 pub mod roles;
-mod run;
 pub mod tracking;
 
 pub mod process;
@@ -92,8 +84,7 @@ pub mod replication;
 
 pub use commands::server::info::read_metrics;
 pub use commands::{table, table_for};
-pub use execute::time_of_effect;
-pub use run::{Effort, Owed};
+pub use pipeline::{Effort, Owed, time_of_effect};
 
 use tierce_config as config;
 use tierce_engine as engine;

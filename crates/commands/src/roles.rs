@@ -4,11 +4,11 @@
 
 use tierce_engine::feed::Reader;
 
-use crate::blocking;
 use crate::clock::unix_ms;
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::message::Notice;
+use crate::pipeline::blocking;
 use crate::replication::failover::{Phase, Plan};
 use crate::replication::role::Address;
 

@@ -11,8 +11,8 @@ use tierce_keyspace::{InvalidatedKey, InvalidationSink, Keyspace};
 use crate::command::Flags;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
-use crate::execute::Context;
 use crate::kernel::Kernel;
+use crate::pipeline::Context;
 use crate::pubsub::{PubSub, TrackingListener};
 
 impl InvalidationSink for PubSub {

@@ -2,7 +2,7 @@
 //!
 //! Between MULTI and EXEC a request is checked and queued. If it is refused at that point (an unknown command, a
 //! wrong number of arguments, a closed gate), EXEC answers with EXECABORT. Otherwise EXEC locks what all
-//! requests need, and runs them in order (`execute/transaction.rs`). If one fails, its error is its result, and
+//! requests need, and runs them in order (`pipeline/transaction.rs`). If one fails, its error is its result, and
 //! the others run all the same, as in Redis.
 
 use tierce_keyspace::{KeyHash, Keyspace};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::{Client, Origin as Peer};
-use tierce_commands::execute;
 use tierce_commands::kernel::Kernel;
+use tierce_commands::pipeline;
 use tierce_config::{Config, LogLevel, Settings};
 use tierce_engine::{Engine, durability::Durability, log::Log};
 use tierce_keyspace::{EventBatch, EventClasses, EventSink, Keyspace, Options};
@@ -60,7 +60,7 @@ impl Bench {
         let mut args = OwnedArgs::new();
         words_of(line).iter().for_each(|word| args.push(word).expect("a short command"));
         let mut output = Output::new();
-        let Ok(command) = execute::resolve(&self.kernel, args.as_args()) else {
+        let Ok(command) = pipeline::resolve(&self.kernel, args.as_args()) else {
             panic!("no such command: {line}")
         };
         self.kernel.run(command, &mut self.caller, args.as_args(), &mut output, NOW_MS);

@@ -11,8 +11,8 @@ use axum::http::StatusCode;
 use tierce_commands::caller::Caller;
 use tierce_commands::command::{Command, Flags};
 use tierce_commands::error::CommandError;
-use tierce_commands::execute;
 use tierce_commands::kernel::Kernel;
+use tierce_commands::pipeline;
 use tierce_commands::{Effort, Owed};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Value};
@@ -248,7 +248,7 @@ impl Work {
 
     /// Whether a command is not for requests over HTTP; it has its reply then.
     fn refuses(&mut self, kernel: &Kernel, args: Args<'_>, allowed: Allowed) -> bool {
-        let Ok(command) = execute::resolve(kernel, args) else { return false };
+        let Ok(command) = pipeline::resolve(kernel, args) else { return false };
         let Some(error) = refusal(command, args, allowed) else { return false };
         let buffer = self.output.buffer();
         buffer.push(b'-');

@@ -27,6 +27,7 @@ use crate::listening::{MEMCACHED, PEDROKV, protocol_of};
 use crate::memcached::{self, Host};
 use crate::message::Notice;
 use crate::pedrokv;
+use crate::pipeline;
 use crate::replication;
 use crate::server::{Message, Server, address_of, conn_at};
 use crate::session::Session;
@@ -207,7 +208,7 @@ impl Dispatcher {
         let mut locks = self.0.keyspace.worker_locks(worker.index as u16);
         locks.take_unserved();
         let (counters, served) = (self.0.counters(worker.index), &mut worker.memory.served);
-        blocking::serve(&self.0, &mut locks, counters, served, now.unix_ms as i64);
+        pipeline::serve(&self.0, &mut locks, counters, served, now.unix_ms as i64);
     }
 
     /// Closes a client that was chosen for it, unless it occupies less by now.

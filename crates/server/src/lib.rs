@@ -57,10 +57,10 @@ pub mod transfer;
 mod turn;
 
 use tierce_commands as commands;
+use tierce_commands::pipeline::{blocking, fetch, gates, meter, plan};
 use tierce_commands::{
-    acl, answer, blocking, caller, clients, error, execute, fetch, gates, kernel, message, meter,
-    monitors, notifications, offload, pipeline, plan, process, pubsub, reply, shutdown, slowlog,
-    stats, tracking, waiting,
+    acl, answer, caller, clients, error, kernel, message, monitors, notifications, offload,
+    pipeline, process, pubsub, reply, shutdown, slowlog, stats, tracking, waiting,
 };
 use tierce_config as config;
 use tierce_engine as engine;

@@ -15,16 +15,15 @@ use tierce_keyspace::{ShardLocks, WaitKey};
 use tierce_output::Output;
 
 use crate::answer::{Answer, Answered};
-use crate::blocking;
 use crate::clients::Listener;
 use crate::clock;
 use crate::command::Command;
 use crate::error::Interrupt;
-use crate::execute::{self, Mode, Refused, Turn};
 use crate::gates::{Gates, Verdict};
 use crate::kernel::Kernel;
 use crate::monitors;
 use crate::offload::{Job, Offload, RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
+use crate::pipeline::{self, Mode, Refused, Turn};
 use crate::pipeline::{Attempt, Late, Ready};
 use crate::reply::Reply;
 use crate::server::Server;
@@ -186,7 +185,7 @@ fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
     let (invalidation, caller) = match job.to.deferred() {
         Some(_) => {
             let args = job.command.as_args();
-            let command = execute::resolve(kernel, args).ok();
+            let command = pipeline::resolve(kernel, args).ok();
             (command.and_then(|command| job.caller.reads_of(command, args)), None)
         }
         None => (None, Some(Box::new(job.caller))),
@@ -208,7 +207,7 @@ fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
     let mut locks = kernel.keyspace.impatient_long_locks(PATIENCE);
     locks.note_ready(key);
     let (counters, now_ms) = (seat.counters(kernel), clock::unix_ms());
-    blocking::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
+    pipeline::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
 }
 
 /// `true` if replicas are to confirm what it may have changed, and neither the log nor a stream tells of that.
@@ -225,7 +224,7 @@ fn judge_and_execute<'k>(
 ) -> Result<bool, Interrupt> {
     let now_ms = clock::unix_ms();
     let gates = Gates::read(kernel, &mut job.caller, now_ms);
-    let refused = match execute::resolve(kernel, job.command.as_args()) {
+    let refused = match pipeline::resolve(kernel, job.command.as_args()) {
         Ok(command) => {
             match gates.judge(kernel, &mut job.caller, locks, command, job.command.as_args()) {
                 Verdict::Passes => {
@@ -247,9 +246,9 @@ fn judge_and_execute<'k>(
         // It was found before; a program has removed it since.
         Err(refused) => refused,
     };
-    let refused = execute::refused_in_transaction(&mut job.caller, refused);
+    let refused = pipeline::refused_in_transaction(&mut job.caller, refused);
     let mut reply = Reply::new(output, job.caller.proto);
-    execute::refuse(kernel, counters, &mut reply, &refused);
+    pipeline::refuse(kernel, counters, &mut reply, &refused);
     Ok(false)
 }
 

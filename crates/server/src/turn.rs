@@ -4,7 +4,7 @@ use crate::kernel::Kernel;
 
 /// The request, or the batch, that runs then ends first. A buffer full of small requests takes less, so that only long
 /// commands are interleaved with those of others: half of what a single command may take
-/// ([`WEIGHT_MAX`](crate::execute::WEIGHT_MAX)).
+/// ([`WEIGHT_MAX`](crate::pipeline::WEIGHT_MAX)).
 const TURN_NANOS_MAX: u64 = 500_000;
 
 /// The turn of a connection. It begins with the first of its batches, whose time is known anyway: a connection that

@@ -135,8 +135,8 @@ const COMMANDS: &[&str] = &[
     // Replies, and who gets them.
     "error", "reply", "message", "replica_level", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
     // The kernel, and how it executes.
-    "kernel", "redirect", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "pipeline", "roles", "plan", "gates",
-    "run", "commands", "lib",
+    "kernel", "monitors", "notifications", "pipeline", "tracking", "roles",
+    "commands", "lib",
 ];
 
 #[rustfmt::skip]

@@ -1,7 +1,7 @@
 //! What the server knows about its commands, apart from what they do.
 //!
 //! Each command states its facts once, in a [`Spec`] beside the function that runs it. This module knows nothing of
-//! that function; [`Defined`](crate::execute::Defined) is both. From these facts come the dispatch ([`Table`]), the
+//! that function; [`Defined`](crate::pipeline::Defined) is both. From these facts come the dispatch ([`Table`]), the
 //! checks before a command runs (arity, authentication), the shards that are locked for it ([`Scope`]), `COMMAND` with
 //! all its subcommands, and the page `docs/commands.md`.
 

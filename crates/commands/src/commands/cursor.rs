@@ -5,7 +5,7 @@ use std::ops::Deref;
 use tierce_wire::resp::Rest;
 
 use crate::error::CommandError;
-use crate::execute::Done;
+use crate::pipeline::Done;
 
 /// What is left of the arguments of a call. Each word is taken with the values that belong to it; a value that
 /// is missing is a syntax error.

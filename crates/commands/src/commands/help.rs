@@ -1,7 +1,7 @@
 //! `HELP` of commands with subcommands.
 
 use crate::command::{Flags, Group};
-use crate::execute::{Context, Defined, Done, no_arguments};
+use crate::pipeline::{Context, Defined, Done, no_arguments};
 
 /// The subcommand `HELP` of a container.
 pub(super) const fn help_spec(group: Group) -> Defined {

@@ -5,9 +5,9 @@ use tierce_wire::resp::Rest;
 
 use super::cursor::Options;
 use super::options::count_from;
-use crate::blocking::{Patience, first_of};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::pipeline::Context;
+use crate::pipeline::blocking::{Patience, first_of};
 use crate::reply::Reply;
 
 /// What such a command asks for.

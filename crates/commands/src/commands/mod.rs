@@ -29,7 +29,7 @@ mod transactions;
 
 use crate::command::Table;
 use crate::config::Settings;
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 /// All commands, in the order in which they are listed.
 pub fn table() -> Table {

@@ -4,10 +4,10 @@
 use tierce_wire::number;
 use tierce_wire::resp::{OwnedArgs, Rest};
 
-use crate::blocking;
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Mode, exactly, many, no_arguments};
+use crate::pipeline::blocking;
+use crate::pipeline::{Context, Defined, Done, Mode, exactly, many, no_arguments};
 
 /// The commands, and what each does.
 const BASES: [(&str, &str); 8] = [

@@ -9,7 +9,7 @@ use tierce_wire::resp::Rest;
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Done};
+use crate::pipeline::{Context, Done};
 
 /// Replies to such a command with the next cursor and what was found. `visit` visits some elements of the collection
 /// from a cursor on, calls [`Found::visited`] for each, and returns the next cursor.

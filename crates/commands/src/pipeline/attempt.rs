@@ -7,13 +7,12 @@ use tierce_keyspace::ShardLocks;
 use tierce_output::Output;
 use tierce_wire::resp::Args;
 
-use crate::blocking;
 use crate::caller::Caller;
 use crate::clock::{self, STOPPED_MS};
 use crate::command::Command;
 use crate::error::Interrupt;
-use crate::execute::{Context, Mode, Request, Turn};
-use crate::meter::{Meter, Timing, Words};
+use crate::pipeline::meter::{Meter, Timing, Words};
+use crate::pipeline::{Context, Mode, Request, Turn, serve, serve_at_once};
 use crate::reply::Reply;
 use crate::slowlog;
 
@@ -108,8 +107,8 @@ impl<'k> Attempt<'_, 'k> {
         // Those who wait read as all clients do, also where the changes are made at a time that stands still.
         let now_ms = if now_ms == STOPPED_MS { clock::unix_ms() } else { now_ms };
         let serving = match self.ready {
-            Ready::ServeAtOnce => blocking::serve_at_once(kernel, locks, counters, now_ms),
-            Ready::Serve => blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms),
+            Ready::ServeAtOnce => serve_at_once(kernel, locks, counters, now_ms),
+            Ready::Serve => serve(kernel, locks, counters, &mut Output::new(), now_ms),
         };
         meter.leave_out(serving);
     }

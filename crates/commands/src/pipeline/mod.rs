@@ -1,7 +1,65 @@
-//! The stages that a request passes, each written once for all callers.
+//! The stages that a request passes, from its words to its reply, each written once for all callers.
 //!
-//! So far: [`Attempt`], the run of a request on a thread that is no worker, and its account.
+//! In the order in which a request meets them:
+//!
+//! | stage | file | |
+//! |---|---|---|
+//! | plan | [`plan`] | finds the command, and hashes the key, of each request of a batch |
+//! | admit | `admit` | may this client say it: authentication, rights, inside MULTI |
+//! | gates | [`gates`] | may it run now: pause, memory, the log, the role; `redirect` says where else |
+//! | fetch | [`fetch`] | reads values from disk that it needs, before anything is locked |
+//! | account | [`meter`] | times it: commandstats, the slow log, latency |
+//! | context | `context`, `request` | all that the command may touch, made of a turn of a thread and a request |
+//! | lock | `locking` | locks the keys that it declares; `guard` gives access to them |
+//! | weigh | `weigh` | keeps from a worker what takes long there; `copies` computes from copies elsewhere |
+//! | run | `body`, `bodies`, `defined` | calls the function of the command with its arguments |
+//! | within | `transaction`, `program` | EXEC and scripts run others within one guard |
+//! | wait | [`blocking`], `mode` | a command that waits for keys, and clients that get their reply later |
+//! | serve | `serve` | serves those that wait for what it has changed |
+//!
+//! Workers go through them in batches (`server/src/batch`). On other threads, `attempt` runs a request once with the locks
+//! of its thread, and `run` is the whole way for callers that have no worker.
 
+mod admit;
 mod attempt;
+pub mod blocking;
+mod bodies;
+mod body;
+mod context;
+mod copies;
+#[cfg(debug_assertions)]
+mod declared;
+mod defined;
+pub mod fetch;
+pub mod gates;
+mod guard;
+mod locking;
+pub mod meter;
+mod mode;
+pub mod plan;
+pub(crate) mod program;
+mod redirect;
+mod request;
+mod run;
+mod serve;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod weigh;
 
+use self::admit::reply_error;
+pub use self::admit::{Refused, admit, named_user, refuse, resolve, time_of_effect};
 pub use self::attempt::{Attempt, Late, Ready};
+pub use self::bodies::Bodies;
+pub use self::body::{Body, Done, Handler};
+pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape};
+pub use self::context::{Call, Context};
+pub use self::copies::Then;
+pub use self::defined::Defined;
+pub use self::guard::Guard;
+pub use self::mode::{Mode, Served};
+pub use self::request::{Request, Turn, renewed};
+pub use self::run::{Effort, Owed};
+pub use self::serve::{serve, serve_at_once};
+pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
+pub use self::weigh::{Scale, WEIGHT_MAX};

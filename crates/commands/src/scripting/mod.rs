@@ -6,7 +6,7 @@
 //! * `history`: what earlier runs of a program tell about the next one.
 //! * `running`: programs that run for long, which can be killed, and keep others from their keys.
 //!
-//! Nothing here runs a script: `execute/program` does, within a guard, on a machine of the crate `lua`.
+//! Nothing here runs a script: `pipeline/program` does, within a guard, on a machine of the crate `lua`.
 
 mod history;
 mod libraries;

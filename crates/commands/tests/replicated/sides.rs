@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::{Client, Origin as Peer};
-use tierce_commands::execute;
 use tierce_commands::kernel::Kernel;
+use tierce_commands::pipeline;
 use tierce_config::{Config, LogLevel, Settings};
 use tierce_engine::{Engine, clock::STOPPED_MS, durability::Durability, log::Log};
 use tierce_harness::{Connection, Launch, Reply, Server};
@@ -77,7 +77,7 @@ impl Store {
         let mut args = OwnedArgs::new();
         command.iter().for_each(|arg| args.push(arg.as_ref()).expect("a short command"));
         let mut output = Output::new();
-        match execute::resolve(&self.kernel, args.as_args()) {
+        match pipeline::resolve(&self.kernel, args.as_args()) {
             Ok(spec) => {
                 self.kernel.run(spec, &mut self.caller, args.as_args(), &mut output, now_ms);
             }

@@ -8,8 +8,8 @@ use crate::caller::Caller;
 use crate::command::{Access, Command, Group};
 use crate::commands::replica_level::Unconfirmed;
 use crate::durability::SyncPolicy;
-use crate::execute;
 use crate::gates;
+use crate::pipeline;
 use crate::session::Session;
 use crate::suspend::suspend;
 
@@ -39,7 +39,7 @@ impl<'k> BatchRunner<'k, '_> {
     #[cold]
     fn look_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
         let tells_of_server = |args| {
-            let command = execute::resolve(self.kernel, args);
+            let command = pipeline::resolve(self.kernel, args);
             command.is_ok_and(|command| gates::tells_of_server(command.spec))
         };
         let all = self.batch.iter(input).all(tells_of_server);

@@ -7,8 +7,8 @@ use tierce_wire::resp::Args;
 use super::{BatchRunner, ELEMENTS_MIN};
 use crate::caller::Caller;
 use crate::command::Command;
-use crate::execute;
 use crate::fetch::{self, PendingRead};
+use crate::pipeline;
 
 impl<'k> BatchRunner<'k, '_> {
     /// Looks through the batch, and has the processor load what it will need.
@@ -78,7 +78,7 @@ impl<'k> BatchRunner<'k, '_> {
         let mut pending_reads = Vec::new();
         let args = self.batch.get(index, input);
         if command.is_exec() {
-            execute::add_pending_reads_of_exec(
+            pipeline::add_pending_reads_of_exec(
                 self.kernel,
                 locks,
                 caller,
@@ -96,7 +96,7 @@ impl<'k> BatchRunner<'k, '_> {
                 break;
             }
             let args = self.batch.get(index, input);
-            if let Ok(command) = execute::resolve(self.kernel, args)
+            if let Ok(command) = pipeline::resolve(self.kernel, args)
                 && caller.rights().check(command, args).is_ok()
             {
                 // Should another command select another database before, nothing worse happens than that

@@ -14,11 +14,11 @@ use tierce_wire::resp::{AuthState, Batch, Limits, Parsed, Status, parse_apart};
 
 use crate::caller::{Caller, ReplyMode};
 use crate::connection::output_class_of;
-use crate::execute::Bodies;
 use crate::fetch::PendingRead;
 use crate::fetcher::Fetcher;
 use crate::held::Held;
 use crate::kernel::Kernel;
+use crate::pipeline::Bodies;
 use crate::plan::Plan;
 use crate::session::Session;
 use crate::stats::Counters;

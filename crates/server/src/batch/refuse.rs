@@ -7,7 +7,7 @@ use tierce_wire::resp::{Args, ProtocolError};
 use super::{BatchRunner, TOO_LARGE_TO_KEEP};
 use crate::caller::{Caller, ReplyMode};
 use crate::error::CommandError;
-use crate::execute::{self, Refused};
+use crate::pipeline::{self, Refused};
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::stats::Stat;
@@ -73,10 +73,10 @@ impl<'k> BatchRunner<'k, '_> {
     /// Replies to a request that does not come to run.
     #[cold]
     pub(super) fn refuse(&self, caller: &mut Caller, output: &mut Output, refused: Refused<'_>) {
-        let refused = execute::refused_in_transaction(caller, refused);
+        let refused = pipeline::refused_in_transaction(caller, refused);
         caller.end_caching(refused.command);
         self.reply(caller, output, |reply| {
-            execute::refuse(self.kernel, self.counters, reply, &refused);
+            pipeline::refuse(self.kernel, self.counters, reply, &refused);
         });
     }
 

@@ -11,11 +11,11 @@ use crate::blocking;
 use crate::caller::{Caller, ReplyMode};
 use crate::command::{Command, Flags};
 use crate::error::{CommandError, Interrupt};
-use crate::execute::{self, Context, Mode, Refused, Request, Turn};
 use crate::gates::{Gates, Verdict};
 use crate::meter::{Meter, Timing};
 use crate::monitors;
 use crate::offload::Job;
+use crate::pipeline::{self, Context, Mode, Refused, Request, Turn};
 use crate::plan::Planned;
 use crate::reply::Reply;
 use crate::slowlog;
@@ -159,7 +159,7 @@ impl<'k> BatchRunner<'k, '_> {
             }
             if locks.has_ready() {
                 let serving =
-                    blocking::serve(self.kernel, locks, self.counters, self.served, now_ms);
+                    pipeline::serve(self.kernel, locks, self.counters, self.served, now_ms);
                 meter.leave_out(serving);
                 self.has_served = true;
             }
@@ -228,7 +228,7 @@ impl<'k> BatchRunner<'k, '_> {
         if let Some(command) = planned.command(self.kernel) {
             return Some(command);
         }
-        match execute::resolve(self.kernel, args) {
+        match pipeline::resolve(self.kernel, args) {
             Ok(command) => Some(command),
             Err(_) if self.is_of_browser(caller, args) => {
                 caller.closing = true;
@@ -310,7 +310,7 @@ impl<'k> BatchRunner<'k, '_> {
             if let Err(error) = sent {
                 let refused = Refused { command: Some(command), error };
                 let mut reply = Reply::new(output, caller.proto);
-                execute::refuse(self.kernel, self.counters, &mut reply, &refused);
+                pipeline::refuse(self.kernel, self.counters, &mut reply, &refused);
             }
             return;
         }

@@ -12,7 +12,7 @@ use tierce_output::Output;
 use tierce_wire::memcached::{KEY_LEN_MAX, base64};
 
 use super::stats::SLAB_CLASS;
-use crate::execute::Guard;
+use crate::pipeline::Guard;
 
 /// Keys that are looked at together, under few locks.
 const KEYS_AT_ONCE: usize = 128;

@@ -12,9 +12,9 @@ use super::expiry;
 use super::prefixes::Use;
 use super::session::Session;
 use crate::clients::Client;
-use crate::execute::Guard;
 use crate::front_ends::{Outcome, Stages};
 use crate::gates::Fault;
+use crate::pipeline::Guard;
 use crate::waiting::Waits;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to

@@ -21,9 +21,9 @@ use crate::commands::{self, time_of_effect};
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
-use crate::execute;
 use crate::kernel::Kernel;
 use crate::log::Log;
+use crate::pipeline;
 
 /// Why a command was not executed.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Executor {
             owned.push(arg).map_err(|error| Refusal::Failed(error.to_string()))?;
         }
         let args = owned.as_args();
-        let command = match execute::resolve(&self.kernel, args) {
+        let command = match pipeline::resolve(&self.kernel, args) {
             Ok(command) => command,
             Err(refused) if refused.command.is_none() => return Err(Refusal::Unknown),
             Err(refused) => return Err(Refusal::Failed(refused.error.as_str().to_owned())),

@@ -9,7 +9,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("bitcount", Group::Bitmap, at_least!(bit_count))

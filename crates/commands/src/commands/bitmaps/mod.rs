@@ -7,7 +7,7 @@ mod operation;
 mod single;
 
 use crate::error::CommandError;
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 use tierce_wire::number;
 
 pub(super) static COMMANDS: &[&[Defined]] =

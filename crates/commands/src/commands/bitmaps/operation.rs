@@ -9,7 +9,7 @@ use super::bits::{self, Combine};
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 
 pub(super) static COMMANDS: &[Defined] = &[Defined::new("bitop", Group::Bitmap, at_least!(bit_op))
     .weighs(Weight::All)

@@ -6,7 +6,7 @@ use tierce_wire::number;
 use super::{bit_offset, bits};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly};
+use crate::pipeline::{Context, Defined, Done, exactly};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("setbit", Group::Bitmap, exactly!(set_bit))

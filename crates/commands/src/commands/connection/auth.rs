@@ -8,7 +8,7 @@ use crate::clients::Identity;
 use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, many};
+use crate::pipeline::{Context, Defined, Done, many};
 
 const FLAGS: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)

@@ -4,14 +4,14 @@ use tierce_keyspace::DbIndex;
 use tierce_wire::resp::{Proto, Rest};
 
 use crate::acl::Rights;
-use crate::blocking;
 use crate::caller::ReplyMode;
+use crate::pipeline::blocking;
 
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group};
 use crate::commands::options::small_integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly, many, no_arguments};
+use crate::pipeline::{Context, Defined, Done, exactly, many, no_arguments};
 
 const FREE: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)

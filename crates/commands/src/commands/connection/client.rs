@@ -7,15 +7,15 @@ use tierce_wire::resp::Rest;
 
 use super::auth::clean_name;
 use super::tracking::{caching, get_redir, track, tracking_info};
-use crate::blocking;
 use crate::caller::ReplyMode;
 use crate::clients::{Client, ClientFlags, Filter, Identity, PauseMode};
 use crate::command::{Flags, Group};
 use crate::commands::help::{help, help_spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::message::Notice;
+use crate::pipeline::blocking;
+use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::replica_level::ReplicaLevel;
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);

@@ -5,6 +5,6 @@ mod basic;
 mod client;
 mod tracking;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] = &[basic::COMMANDS, auth::COMMANDS, client::COMMANDS];

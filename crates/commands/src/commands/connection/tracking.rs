@@ -6,7 +6,7 @@ use tierce_wire::resp::Rest;
 use super::client::on_off;
 use crate::caller::Tracking;
 use crate::error::CommandError;
-use crate::execute::{Context, Done};
+use crate::pipeline::{Context, Done};
 use crate::pubsub::{Redirect, Subscriptions, Tracker, TrackingMode};
 
 /// What CLIENT TRACKING asks for.

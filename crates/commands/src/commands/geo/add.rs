@@ -8,7 +8,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::sorted_sets::add::{AddOptions, set_scores};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 
 pub(super) static COMMANDS: &[Defined] = &[Defined::new("geoadd", Group::Geo, at_least!(geoadd))
     .flags(Flags::WRITE.with(Flags::DENYOOM))

@@ -9,6 +9,6 @@ mod options;
 mod read;
 mod search;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) static COMMANDS: &[&[Defined]] = &[add::COMMANDS, read::COMMANDS, search::COMMANDS];

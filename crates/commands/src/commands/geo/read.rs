@@ -8,7 +8,7 @@ use super::geohash::{Geohash, Point};
 use super::options::metres;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];

@@ -15,7 +15,7 @@ use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Scale, at_least};
+use crate::pipeline::{Context, Defined, Done, Scale, at_least};
 use crate::reply::Reply;
 
 const WRITE: Flags = Flags::WRITE.with(Flags::DENYOOM);

@@ -7,7 +7,7 @@ use tierce_wire::number::{LongDouble, parse_i64};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly};
+use crate::pipeline::{Context, Defined, Done, exactly};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ_UPDATE)];

@@ -8,7 +8,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least};
+use crate::pipeline::{Body, Context, Defined, Done, at_least};
 
 const UPDATE: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
 const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];

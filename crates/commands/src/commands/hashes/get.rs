@@ -5,7 +5,7 @@ use tierce_collections::hash::FieldRef;
 use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 use crate::reply::Reply;
 
 const FAST: Flags = Flags::READONLY.with(Flags::FAST);

@@ -7,7 +7,7 @@ mod random;
 mod scan;
 mod set;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] = &[
     get::COMMANDS,

@@ -9,7 +9,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{repetitions, symmetric_integer};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
 pub(super) static COMMANDS: &[Defined] =

@@ -7,7 +7,7 @@ use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 

@@ -8,7 +8,7 @@ use super::{copy, read, read_to_change, refused, sparse_len_max, store};
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Weight};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Guard, at_least, many};
+use crate::pipeline::{Context, Defined, Done, Guard, at_least, many};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("pfadd", Group::HyperLogLog, at_least!(pfadd))

@@ -5,7 +5,7 @@ use tierce_collections::hyperloglog::{self, Encoding, HyperLogLog, REGISTERS};
 use super::{copy, read, refused, store};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly, no_arguments};
+use crate::pipeline::{Context, Defined, Done, exactly, no_arguments};
 use tierce_keyspace::Event;
 
 pub(super) static COMMANDS: &[Defined] = &[

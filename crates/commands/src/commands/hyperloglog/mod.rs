@@ -10,7 +10,7 @@ use tierce_keyspace::{Db, Expiry, IntText, Key, NewString, StrView};
 
 use crate::config::{DirectiveId, Settings};
 use crate::error::CommandError;
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) static COMMANDS: &[&[Defined]] = &[count::COMMANDS, debug::COMMANDS];
 

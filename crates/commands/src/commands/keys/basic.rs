@@ -4,7 +4,7 @@ use tierce_keyspace::{Db, Event, Key};
 use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
-use crate::execute::{Context, Defined, Done, exactly, many};
+use crate::pipeline::{Context, Defined, Done, exactly, many};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("del", Group::Generic, many!(del))

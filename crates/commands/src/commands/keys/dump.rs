@@ -10,8 +10,8 @@ use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
 use crate::persistence::values::{self, Assembly, Flaw};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("dump", Group::Generic, exactly!(dump))

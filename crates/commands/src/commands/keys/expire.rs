@@ -7,7 +7,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly};
 
 const SET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
 const GET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];

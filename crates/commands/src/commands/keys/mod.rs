@@ -7,7 +7,7 @@ mod object;
 mod rename;
 mod scan;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] = &[
     basic::COMMANDS,

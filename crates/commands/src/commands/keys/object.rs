@@ -5,7 +5,7 @@ use tierce_keyspace::{Db, Key};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, exactly};
+use crate::pipeline::{Body, Context, Defined, Done, exactly};
 use crate::reply::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::LOOK)];

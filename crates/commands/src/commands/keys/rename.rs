@@ -7,7 +7,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::{check_len, small_integer};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("rename", Group::Generic, exactly!(rename))

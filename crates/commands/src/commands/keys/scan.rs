@@ -6,7 +6,7 @@ use tierce_wire::resp::Rest;
 use crate::command::{Flags, Group, Scope};
 use crate::commands::sweep;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly, no_arguments};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly, no_arguments};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("keys", Group::Generic, exactly!(keys))

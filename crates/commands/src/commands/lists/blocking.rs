@@ -7,12 +7,12 @@ use tierce_wire::resp::Rest;
 
 use super::Side;
 use super::lmove::move_element;
-use crate::blocking::{self, Mode, Patience, Wait};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly, many};
+use crate::pipeline::blocking::{self, Patience, Wait};
+use crate::pipeline::{Context, Defined, Done, Mode, at_least, exactly, many};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::BLOCKING);
 const POP_KEYS: &[KeySpec] = &[KeySpec::all(1, KeyFlags::READ_REMOVE).but_last()];

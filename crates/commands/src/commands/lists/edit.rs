@@ -7,7 +7,7 @@ use super::read::absolute;
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Weight};
 use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly};
+use crate::pipeline::{Context, Defined, Done, exactly};
 
 const REMOVES: &[KeySpec] = &[KeySpec::at(1, KeyFlags(&["RW", "delete"]))];
 

@@ -7,7 +7,7 @@ use super::Side;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Guard, exactly};
+use crate::pipeline::{Context, Defined, Done, Guard, exactly};
 
 const KEYS: &[KeySpec] =
     &[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags(&["RW", "insert"]))];

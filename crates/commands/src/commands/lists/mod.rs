@@ -11,7 +11,7 @@ use tierce_collections::List;
 use tierce_keyspace::{Editor, Event};
 
 use crate::error::CommandError;
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 use crate::reply::Reply;
 
 pub(super) const COMMANDS: &[&[Defined]] = &[

@@ -7,7 +7,7 @@ use tierce_wire::resp::Rest;
 use super::Side;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least};
+use crate::pipeline::{Body, Context, Defined, Done, at_least};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags(&["RW", "insert"]))];

@@ -7,7 +7,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 

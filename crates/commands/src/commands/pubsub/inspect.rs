@@ -6,7 +6,7 @@ use tierce_wire::resp::Rest;
 use crate::command::{Flags, Group};
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
+use crate::pipeline::{Body, Context, Defined, Done, many, no_arguments};
 use crate::pubsub::Kind;
 
 const FLAGS: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);

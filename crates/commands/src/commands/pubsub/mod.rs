@@ -4,7 +4,7 @@ mod inspect;
 mod publish;
 mod subscribe;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] =
     &[subscribe::COMMANDS, publish::COMMANDS, inspect::COMMANDS];

@@ -1,7 +1,7 @@
 //! PUBLISH, SPUBLISH.
 
 use crate::command::{Channels, Flags, Group, KeyFlags, KeySpec, Scope};
-use crate::execute::{Context, Defined, Done, Mode, WEIGHT_MAX, exactly};
+use crate::pipeline::{Context, Defined, Done, Mode, WEIGHT_MAX, exactly};
 
 const FLAGS: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
 

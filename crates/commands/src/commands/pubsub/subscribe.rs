@@ -4,7 +4,7 @@ use tierce_wire::resp::Rest;
 
 use crate::command::{Channels, Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, many};
+use crate::pipeline::{Body, Context, Defined, Done, many};
 use crate::pubsub::{Kind, Name};
 
 const FLAGS: Flags = Flags::PUBSUB

@@ -7,7 +7,7 @@ use crate::bucket::State;
 use crate::command::{Flags, Group, Scope};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, many};
+use crate::pipeline::{Context, Defined, Done, many};
 use crate::replication::failover::Plan;
 use crate::replication::role::Address;
 

@@ -6,7 +6,7 @@ mod replconf;
 mod replicaof;
 mod wait;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] =
     &[failover::COMMANDS, psync::COMMANDS, replconf::COMMANDS, replicaof::COMMANDS, wait::COMMANDS];

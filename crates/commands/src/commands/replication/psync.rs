@@ -12,9 +12,9 @@ use crate::caller::ReplyMode;
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, no_arguments};
 use crate::kernel::Kernel;
 use crate::persistence::Encoder;
+use crate::pipeline::{Context, Defined, Done, at_least, no_arguments};
 use crate::replication::role::{Following, LinkState};
 use crate::replication::{Accepted, Asked, CopyFilter};
 

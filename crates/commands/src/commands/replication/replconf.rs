@@ -8,7 +8,7 @@ use tierce_wire::resp::Rest;
 use crate::clients::Identity;
 use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, many};
+use crate::pipeline::{Context, Defined, Done, many};
 use crate::replication::{Began, CopyFilter, Replica};
 
 /// A longer address than that is none.

@@ -4,7 +4,7 @@ use tierce_wire::number;
 
 use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly};
+use crate::pipeline::{Context, Defined, Done, exactly};
 use crate::replication::Wanted;
 use crate::waiting::Patience;
 

@@ -8,8 +8,8 @@ use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope};
 use crate::error::CommandError;
-use crate::execute::program::{Program, Workspace};
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::program::{Program, Workspace};
+use crate::pipeline::{Context, Defined, Done, at_least};
 use crate::scripting::{Keep, KnownScript};
 
 pub(super) const FLAGS: Flags =

@@ -6,8 +6,8 @@ use tierce_wire::resp::Rest;
 use super::eval::{ANY_READ, ANY_WRITE, FLAGS, FLAGS_RO, KEYS, KEYS_RO, keys_and_args};
 use crate::command::{Group, Scope};
 use crate::error::CommandError;
-use crate::execute::program::Program;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::program::Program;
+use crate::pipeline::{Context, Defined, Done, at_least};
 
 const COMPLEXITY: &str = "Depends on the function that is executed.";
 

@@ -17,7 +17,7 @@ use crate::command::{Flags, Group, Scope};
 use crate::commands::help::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
+use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::scripting::{Code, Collision, Existing, Kind, KnownLibrary};
 
 /// The only engine, as replies show it.

@@ -9,8 +9,8 @@ mod script;
 use tierce_keyspace::CodeSet;
 
 use crate::error::CommandError;
-use crate::execute::{Defined, Done};
 use crate::kernel::Kernel;
+use crate::pipeline::{Defined, Done};
 
 pub(super) const COMMANDS: &[&[Defined]] =
     &[eval::COMMANDS, named::COMMANDS, script::COMMANDS, fcall::COMMANDS, functions::COMMANDS];

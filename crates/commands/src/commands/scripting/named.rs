@@ -9,7 +9,7 @@ use super::check_room;
 use super::eval::{FLAGS, KEYS, compile, run_script, split_keys};
 use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly, no_arguments};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly, no_arguments};
 
 const SINCE: &str = "Tierce 0.1.0";
 const NO_SUCH_NAME: CommandError =

@@ -9,7 +9,7 @@ use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, exactly, many, no_arguments};
+use crate::pipeline::{Body, Context, Defined, Done, exactly, many, no_arguments};
 use crate::scripting::{Keep, Kind};
 
 const fn sub(name: &'static str, body: Body) -> Defined {

@@ -7,7 +7,7 @@ use tierce_wire::resp::Rest;
 use crate::command::{Flags, Group, Scope};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, many, no_arguments};
+use crate::pipeline::{Context, Defined, Done, many, no_arguments};
 use crate::replication::role::LinkState;
 use crate::shutdown::{Saving, Shutdown};
 use crate::waiting::Awaited;

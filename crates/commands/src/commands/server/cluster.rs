@@ -6,7 +6,7 @@
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, no_arguments};
+use crate::pipeline::{Body, Context, Defined, Done, no_arguments};
 
 const REFUSED: &str = "Refused: cluster support is disabled.";
 

@@ -9,7 +9,7 @@ use crate::command::{
 use crate::commands::cursor::Options;
 use crate::commands::help::help_spec;
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
+use crate::pipeline::{Body, Context, Defined, Done, many, no_arguments};
 use crate::reply::Reply;
 
 const FLAGS: Flags = Flags::LOADING.with(Flags::STALE);
@@ -420,7 +420,7 @@ fn called<'k, 'a>(
     call: Rest<'a, 1>,
 ) -> Result<(&'k Command, Args<'a>), CommandError> {
     let call = call.as_args();
-    let command = crate::execute::resolve(ctx.kernel, call).map_err(|refused| {
+    let command = crate::pipeline::resolve(ctx.kernel, call).map_err(|refused| {
         // A command that is known was refused for its number of arguments.
         CommandError::new(if refused.command.is_some() {
             "ERR Invalid number of arguments specified for command"

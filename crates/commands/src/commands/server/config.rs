@@ -7,7 +7,7 @@ use crate::commands::help::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::durability::Reached;
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, many, no_arguments};
+use crate::pipeline::{Body, Context, Defined, Done, many, no_arguments};
 use crate::waiting::{self, Awaited};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);

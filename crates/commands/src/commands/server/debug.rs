@@ -15,8 +15,8 @@ use crate::commands::options::{NOT_POSITIVE, integer};
 use crate::config::DirectiveId;
 use crate::engine::{ReloadError, ReloadOptions};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::memory::total_system_bytes;
+use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 

@@ -2,11 +2,11 @@
 
 use tierce_wire::number;
 
-use crate::blocking::Patience;
 use crate::command::{Flags, Group, Scope};
 use crate::durability::{NotCompacted, SyncPolicy};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly, no_arguments};
+use crate::pipeline::blocking::Patience;
+use crate::pipeline::{Context, Defined, Done, exactly, no_arguments};
 use crate::replication::Wanted;
 use crate::waiting::Awaited;
 

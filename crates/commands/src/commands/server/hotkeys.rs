@@ -8,8 +8,8 @@ use crate::command::{Flags, Group};
 use crate::commands::cursor::Options;
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least, no_arguments};
 use crate::hot_keys::{Report, Wanted};
+use crate::pipeline::{Body, Context, Defined, Done, at_least, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
 

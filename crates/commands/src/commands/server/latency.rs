@@ -7,8 +7,8 @@ use crate::clock;
 use crate::command::{CommandId, Flags, Group};
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, exactly, many, no_arguments};
 use crate::latency::Series;
+use crate::pipeline::{Body, Context, Defined, Done, exactly, many, no_arguments};
 use crate::stats::upper_bound_nanos;
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);

@@ -10,8 +10,8 @@ use crate::commands::cursor::Options;
 use crate::commands::help::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, no_arguments};
 use crate::memory::MemoryReport;
+use crate::pipeline::{Context, Defined, Done, at_least, no_arguments};
 
 const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
 

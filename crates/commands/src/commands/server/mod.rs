@@ -17,7 +17,7 @@ mod monitor;
 mod persistence;
 mod slowlog;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] = &[
     acl::COMMANDS,

@@ -3,7 +3,7 @@
 use crate::command::{Flags, Group};
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, no_arguments};
+use crate::pipeline::{Body, Context, Defined, Done, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
 

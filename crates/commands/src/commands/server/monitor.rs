@@ -3,7 +3,7 @@
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, no_arguments};
+use crate::pipeline::{Context, Defined, Done, no_arguments};
 
 pub(super) static COMMANDS: &[Defined] =
     &[Defined::new("monitor", Group::Server, no_arguments!(monitor))

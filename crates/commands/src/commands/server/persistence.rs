@@ -7,8 +7,8 @@ use tierce_keyspace::SnapshotError;
 use crate::command::{Flags, Group, Scope};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, many, no_arguments};
 use crate::persistence::{Backup, Cause, Install, SaveError, SaveId};
+use crate::pipeline::{Context, Defined, Done, at_least, many, no_arguments};
 use crate::waiting::Awaited;
 
 const OPERATOR: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);

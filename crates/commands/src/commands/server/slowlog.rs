@@ -6,7 +6,7 @@ use tierce_wire::resp::Rest;
 use crate::command::{Flags, Group};
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, many, no_arguments};
+use crate::pipeline::{Context, Defined, Done, many, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);
 /// Entries that `SLOWLOG GET` shows when it is not told how many.

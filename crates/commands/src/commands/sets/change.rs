@@ -7,7 +7,7 @@ use tierce_wire::resp::Rest;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const FAST: Flags = Flags::WRITE.with(Flags::FAST);
 

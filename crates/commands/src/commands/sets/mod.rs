@@ -5,7 +5,7 @@ mod change;
 mod random;
 mod read;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] =
     &[change::COMMANDS, read::COMMANDS, random::COMMANDS, algebra::COMMANDS];

@@ -5,7 +5,7 @@ use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::sweep;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const FAST: Flags = Flags::READONLY.with(Flags::FAST);
 const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];

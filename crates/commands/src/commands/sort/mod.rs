@@ -18,7 +18,7 @@ use crate::commands::cursor::Options;
 use crate::commands::options::check_len;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Guard, Then, at_least};
+use crate::pipeline::{Context, Defined, Done, Guard, Then, at_least};
 use crate::reply::Reply;
 use options::SortOptions;
 use order::sort;

@@ -4,7 +4,7 @@ use tierce_collections::Hash;
 use tierce_keyspace::{DbIndex, Error, IntText, KeyHash, Value};
 
 use crate::error::CommandError;
-use crate::execute::Guard;
+use crate::pipeline::Guard;
 
 /// What to look up for an element.
 #[derive(Debug, PartialEq, Eq)]

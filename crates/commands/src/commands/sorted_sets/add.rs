@@ -8,7 +8,7 @@ use tierce_wire::resp::Rest;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const ADD: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 

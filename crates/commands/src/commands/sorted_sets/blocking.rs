@@ -7,11 +7,11 @@ use tierce_wire::resp::Rest;
 
 use super::pop::End;
 use super::scored::Scores;
-use crate::blocking::{self, Patience};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, many};
+use crate::pipeline::blocking::{self, Patience};
+use crate::pipeline::{Context, Defined, Done, at_least, many};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::BLOCKING);
 const KEYS: &[KeySpec] = &[KeySpec::all(1, KeyFlags::READ_REMOVE).but_last()];

@@ -14,7 +14,7 @@ use crate::commands::distinct::Distinct;
 use crate::commands::options::integer;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least, many};
+use crate::pipeline::{Body, Context, Defined, Done, at_least, many};
 
 const fn reader(name: &'static str, body: Body) -> Defined {
     Defined::new(name, Group::SortedSet, body)

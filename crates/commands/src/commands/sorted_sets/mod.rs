@@ -15,7 +15,7 @@ mod scan;
 /// Replies with members and scores, for the places on earth as well.
 pub(super) mod scored;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) static COMMANDS: &[&[Defined]] = &[
     add::COMMANDS,

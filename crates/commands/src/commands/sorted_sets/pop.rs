@@ -9,7 +9,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::commands::options::{NOT_POSITIVE, count_from};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, many};
+use crate::pipeline::{Context, Defined, Done, at_least, many};
 use crate::reply::Reply;
 
 const COMPLEXITY: &str = "O(log(N)*M) with N being the number of elements in the sorted set, and M \

@@ -15,7 +15,7 @@ use crate::commands::cursor::Options;
 use crate::commands::options::{index_range, integer};
 use crate::commands::store::store_result;
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, at_least};
+use crate::pipeline::{Body, Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
 const COMPLEXITY: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the \

@@ -7,7 +7,7 @@ use super::bounds;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const READ: Flags = Flags::READONLY.with(Flags::FAST);
 const ACCESS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];

@@ -10,7 +10,7 @@ use super::bounds;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::{index_range, integer};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::SHRINK)];
 const COMPLEXITY: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the \

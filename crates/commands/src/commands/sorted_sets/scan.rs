@@ -6,7 +6,7 @@ use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::sweep;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 
 pub(super) static COMMANDS: &[Defined] =
     &[Defined::new("zscan", Group::SortedSet, at_least!(zscan))

@@ -12,7 +12,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Scale, WEIGHT_MAX, at_least};
+use crate::pipeline::{Context, Defined, Done, Scale, WEIGHT_MAX, at_least};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("xadd", Group::Stream, at_least!(xadd))

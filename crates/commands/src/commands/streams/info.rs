@@ -12,7 +12,7 @@ use crate::commands::cursor::Options;
 use crate::commands::help::{help, help_spec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Scale, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, Scale, at_least, exactly};
 use crate::reply::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::READ)];

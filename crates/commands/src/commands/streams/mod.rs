@@ -11,7 +11,7 @@ mod range;
 mod read;
 mod reply;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) static COMMANDS: &[&[Defined]] = &[
     add::COMMANDS,

@@ -11,7 +11,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const RANGE_COMPLEXITY: &str = "O(N) with N being the number of elements being returned. If N is \
                                 constant (e.g. always asking for the first 10 elements with COUNT), \

@@ -9,13 +9,13 @@ use tierce_wire::resp::{Proto, Rest};
 
 use super::common::{no_group, unsigned_ms};
 use super::{id, reply};
-use crate::blocking::{self, Patience, Wait};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Call, Context, Defined, Done, Guard, Scale, many};
 use crate::kernel::Kernel;
+use crate::pipeline::blocking::{self, Patience, Wait};
+use crate::pipeline::{Call, Context, Defined, Done, Guard, Mode, Scale, many};
 use crate::reply::Reply;
 
 /// Those with arguments.
@@ -208,7 +208,7 @@ impl<'a> Reading<'a> {
 /// What waiting needs of a context besides the data.
 struct Waiting<'c, 'a> {
     kernel: &'a Kernel,
-    mode: blocking::Mode<'a>,
+    mode: Mode<'a>,
     caller: &'c mut crate::caller::Caller,
     reply: &'c mut Reply<'a>,
 }

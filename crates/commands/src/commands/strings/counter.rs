@@ -6,7 +6,7 @@ use tierce_wire::number::LongDouble;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Body, Context, Defined, Done, exactly};
+use crate::pipeline::{Body, Context, Defined, Done, exactly};
 
 const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ_UPDATE)];
 

@@ -8,7 +8,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{TimeForm, integer};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const READ: Flags = Flags::READONLY.with(Flags::FAST);
 const TAKE: Flags = Flags::WRITE.with(Flags::FAST);

@@ -7,7 +7,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
 pub(super) static COMMANDS: &[Defined] = &[Defined::new("lcs", Group::String, at_least!(lcs))

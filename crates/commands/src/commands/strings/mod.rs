@@ -7,7 +7,7 @@ mod modify;
 mod multi;
 mod set;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] = &[
     get::COMMANDS,

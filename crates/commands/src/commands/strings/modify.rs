@@ -6,7 +6,7 @@ use tierce_replication::note;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly};
+use crate::pipeline::{Context, Defined, Done, exactly};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("append", Group::String, exactly!(append))

@@ -6,7 +6,7 @@ use tierce_wire::resp::Rest;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, Guard, many};
+use crate::pipeline::{Context, Defined, Done, Guard, many};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("mget", Group::String, many!(mget))

@@ -7,7 +7,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::TimeForm;
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, at_least, exactly};
+use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 

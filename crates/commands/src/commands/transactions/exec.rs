@@ -2,7 +2,7 @@
 
 use crate::command::{Flags, Group};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, no_arguments};
+use crate::pipeline::{Context, Defined, Done, no_arguments};
 
 const ANYWHERE: Flags =
     Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NOT_QUEUED);

@@ -3,6 +3,6 @@
 mod exec;
 mod watch;
 
-use crate::execute::Defined;
+use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] = &[exec::COMMANDS, watch::COMMANDS];

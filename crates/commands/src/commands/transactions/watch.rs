@@ -4,7 +4,7 @@ use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, many, no_arguments};
+use crate::pipeline::{Context, Defined, Done, many, no_arguments};
 
 const FLAGS: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)

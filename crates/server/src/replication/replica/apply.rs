@@ -21,7 +21,7 @@ use crate::command::Group;
 use crate::commands::replication::role::Following;
 use crate::commands::scripting::ENDED_BY_SHUTDOWN;
 use crate::error::CommandError;
-use crate::execute;
+use crate::pipeline;
 use crate::server::Server;
 
 use super::FollowError;
@@ -225,7 +225,7 @@ impl<'s> Applier<'s> {
     /// The primary has executed what failed here: another version, or a limit that is lower here.
     fn note_failed(&mut self, args: Args<'_>, error: &[u8]) {
         let server = self.server;
-        let command = execute::resolve(server, args).ok();
+        let command = pipeline::resolve(server, args).ok();
         // A full copy does not help against a command that is missing here, and a script may have failed there as well.
         let heals = command.is_some_and(|command| command.spec.group != Group::Scripting)
             && !CommandError::is_of_limit(error);

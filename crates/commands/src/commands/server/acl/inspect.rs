@@ -6,7 +6,7 @@ use crate::acl::Selector;
 use crate::command::category;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Done};
+use crate::pipeline::{Context, Done};
 use crate::random;
 use crate::reply::Reply;
 
@@ -46,7 +46,7 @@ pub(super) fn dry_run(
             CommandError::text(format!("ERR User '{}' not found", text(username)))
         })?;
     let call = call.as_args();
-    let command = crate::execute::resolve(ctx.kernel, call).map_err(|refused| {
+    let command = crate::pipeline::resolve(ctx.kernel, call).map_err(|refused| {
         // A command that is known was refused for its number of arguments.
         match refused.command {
             Some(_) => refused.error,

@@ -5,7 +5,7 @@ use tierce_wire::resp::Rest;
 use crate::acl::Entry;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::{Context, Done};
+use crate::pipeline::{Context, Done};
 use crate::reply::Reply;
 
 /// Entries that are shown when it is not said how many.

@@ -6,7 +6,7 @@ mod users;
 
 use crate::command::{Flags, Group, Scope};
 use crate::commands::help::{help, help_spec};
-use crate::execute::{Body, Defined, at_least, exactly, many, no_arguments};
+use crate::pipeline::{Body, Defined, at_least, exactly, many, no_arguments};
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const OPERATOR: Flags = OPEN.with(Flags::ADMIN);

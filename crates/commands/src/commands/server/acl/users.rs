@@ -4,7 +4,7 @@ use tierce_wire::resp::Rest;
 
 use crate::acl::{self, RulesError, User};
 use crate::error::CommandError;
-use crate::execute::{Context, Done};
+use crate::pipeline::{Context, Done};
 
 /// The reply to LOAD and SAVE of a server without an ACL file.
 const NO_FILE: CommandError = CommandError::new(

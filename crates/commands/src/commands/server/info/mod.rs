@@ -20,7 +20,7 @@ use self::field::Field;
 pub use self::only_metrics::read_metrics;
 pub(super) use self::value::Value;
 use crate::command::{Flags, Group, Scope};
-use crate::execute::{Context, Defined, Done, many};
+use crate::pipeline::{Context, Defined, Done, many};
 
 pub(super) static COMMANDS: &[Defined] = &[Defined::new("info", Group::Server, many!(info))
     .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])

@@ -8,7 +8,7 @@ use super::calls::Call;
 use crate::command::Access;
 use crate::commands;
 use crate::error::Interrupt;
-use crate::execute::WEIGHT_MAX;
+use crate::pipeline::WEIGHT_MAX;
 use crate::pubsub::Kind;
 use crate::replica_level::ReplicaLevel;
 use crate::waiting::ConnAddress;

@@ -5,7 +5,7 @@
 //! same locks. Its connection is suspended, and the worker serves others.
 //!
 //! A thread that changes such a key serves the clients that wait for it after its own command
-//! ([`serve`]): it runs the waiting client's command again, on behalf of that client, and sends the
+//! ([`serve`](super::serve)): it runs the waiting client's command again, on behalf of that client, and sends the
 //! reply as an [`Answer`]. So waiting clients get the elements that a command has pushed before the
 //! next command of the pushing connection runs, as users of Redis expect.
 //!
@@ -15,7 +15,6 @@
 
 mod confirmations;
 mod nonblocking;
-mod serve;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -31,16 +30,15 @@ use crate::caller::Caller;
 use crate::clients::{Client, ClientFlags, Listener};
 use crate::command::CommandId;
 use crate::error::CommandError;
-use crate::execute::{self, Context, Guard};
-pub use crate::execute::{Attempt, Mode};
 use crate::kernel::Kernel;
+use crate::pipeline::Mode;
+use crate::pipeline::{self, Context, Guard};
 use crate::reply::Reply;
 pub use crate::waiting::Patience;
 use crate::waiting::{self, Awaited, ReplyTo};
 
 pub(crate) use nonblocking::{accept_results, cancel, cancel_all, client_leaves, listener};
 pub use nonblocking::{result_is_due, send_away};
-pub use serve::{serve, serve_at_once};
 
 /// What a command waits for.
 pub(crate) struct Wait<'a> {
@@ -67,32 +65,32 @@ pub(crate) const ENDED_BY_ROLE: CommandError = CommandError::new(
 );
 
 /// A client that waits, for the threads that serve it.
-struct Blocked {
-    to: Destination,
-    proto: Proto,
+pub(super) struct Blocked {
+    pub(super) to: Destination,
+    pub(super) proto: Proto,
     /// The caller that its command runs for. Only the thread that holds the claim locks this.
-    caller: Mutex<Caller>,
-    command: OwnedArgs,
-    group: Option<Box<[u8]>>,
+    pub(super) caller: Mutex<Caller>,
+    pub(super) command: OwnedArgs,
+    pub(super) group: Option<Box<[u8]>>,
     /// The shards of all keys of its command, those that it does not wait for as well.
-    shards: Box<[usize]>,
+    pub(super) shards: Box<[usize]>,
 }
 
 impl Blocked {
     /// True if its command needs one of these shards.
-    fn needs_any(&self, shards: &[usize]) -> bool {
+    pub(super) fn needs_any(&self, shards: &[usize]) -> bool {
         self.shards.iter().any(|shard| shards.contains(shard))
     }
 
     /// True if its command needs no shard beside that of the key which it waits for.
-    fn is_in_one_shard(&self) -> bool {
+    pub(super) fn is_in_one_shard(&self) -> bool {
         self.shards.iter().all(|shard| *shard == self.shards[0])
     }
 }
 
 /// The shards of the keys of a call.
 fn shards_of(kernel: &Kernel, call: Args<'_>) -> Box<[usize]> {
-    let Ok(command) = execute::resolve(kernel, call) else { return Box::default() };
+    let Ok(command) = pipeline::resolve(kernel, call) else { return Box::default() };
     let keyspace = &kernel.keyspace;
     let shard_of = |index| keyspace.shard_of(keyspace.hash(call.at(index)));
     command.spec.key_indexes(call).map(shard_of).collect()
@@ -137,7 +135,7 @@ pub(crate) fn wait(
     wait: Wait<'_>,
 ) {
     let to = match mode {
-        Mode::Attempt(attempt) => return attempt.found_nothing.set(true),
+        Mode::Served(served) => return served.found_nothing.set(true),
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => return reply.null_array(),
         Mode::Long { to: Some(to) } => to.clone(),
         Mode::Client => Destination::Reply(caller.reply_to()),
@@ -224,7 +222,7 @@ fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
 }
 
 /// Answers the last command of a client, or one whose result comes later, that is not served for this reason.
-fn answer_in_vain(
+pub(super) fn answer_in_vain(
     kernel: &Kernel,
     to: &Destination,
     command: Option<CommandId>,

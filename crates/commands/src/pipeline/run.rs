@@ -16,18 +16,18 @@ use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace, 
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::{Args, OwnedArgs};
 
-use crate::blocking;
 use crate::caller::Caller;
 use crate::clock;
 use crate::command::{Access, Command, Flags, Scope};
 use crate::durability::{Reached, SyncPolicy};
 use crate::error::{CommandError, Interrupt};
-use crate::execute::{self, Mode, Refused, Turn};
-use crate::fetch;
-use crate::gates::{self, Gates, Verdict};
 use crate::kernel::Kernel;
 use crate::lease::Holding;
 use crate::monitors;
+use crate::pipeline::blocking;
+use crate::pipeline::fetch;
+use crate::pipeline::gates::{self, Gates, Verdict};
+use crate::pipeline::{self, Mode, Refused, Turn};
 use crate::pipeline::{Attempt, Late, Ready};
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
@@ -61,12 +61,12 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 impl Kernel {
     /// Executes a call, from its name to its reply.
     pub fn execute(&self, caller: &mut Caller, args: Args<'_>, output: &mut Output) {
-        match execute::resolve(self, args) {
+        match pipeline::resolve(self, args) {
             Ok(command) => self.run(command, caller, args, output, clock::unix_ms()),
             Err(refused) => {
                 let counters = self.spare.take(self.commands.id_count());
-                let refused = execute::refused_in_transaction(caller, refused);
-                reply(caller, output, |reply| execute::refuse(self, &counters, reply, &refused));
+                let refused = pipeline::refused_in_transaction(caller, refused);
+                reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
                 self.spare.give_back(counters);
             }
         }
@@ -84,11 +84,11 @@ impl Kernel {
         output: &mut Output,
         (stream, offset): ([u8; STREAM_NAME_LEN], u64),
     ) {
-        let Ok(command) = execute::resolve(self, args) else {
+        let Ok(command) = pipeline::resolve(self, args) else {
             return self.execute(caller, args, output);
         };
         caller.set_primary();
-        let now_ms = execute::time_of_effect(command.spec.name);
+        let now_ms = pipeline::time_of_effect(command.spec.name);
         let by = Runs::OfPrimary { stream, offset };
         self.run_by(by, command, caller, args, output, now_ms);
     }
@@ -117,7 +117,7 @@ impl Kernel {
         gives_up: &dyn Fn() -> bool,
         gives_way: &dyn Fn() -> bool,
     ) -> Option<Owed> {
-        let Ok(command) = execute::resolve(self, args) else {
+        let Ok(command) = pipeline::resolve(self, args) else {
             self.execute(caller, args, output);
             return Some(Owed::default());
         };
@@ -178,7 +178,7 @@ impl Kernel {
 
     /// How much there is to do for a call once nothing holds it back.
     pub fn effort_of(&self, args: Args<'_>) -> Effort {
-        let Ok(command) = execute::resolve(self, args) else { return Effort::Long };
+        let Ok(command) = pipeline::resolve(self, args) else { return Effort::Long };
         let spec = command.spec;
         // Messages may have to wait for their receivers, and for the end of a pause.
         if takes_little_data(command) || Access::of(spec).publishes {
@@ -199,7 +199,7 @@ impl Kernel {
         args: Args<'_>,
         output: &mut Output,
     ) -> bool {
-        let Ok(command) = execute::resolve(self, args) else { return false };
+        let Ok(command) = pipeline::resolve(self, args) else { return false };
         let is_for_none = command.is_brief && matches!(command.spec.scope(), Scope::Nothing);
         if !takes_little_data(command) || !(command.has_one_key || is_for_none) {
             return false;
@@ -231,8 +231,8 @@ impl Kernel {
         if let Err(refused) = outcome
             && !by.gave_way()
         {
-            let refused = execute::refused_in_transaction(caller, refused);
-            reply(caller, output, |reply| execute::refuse(self, &counters, reply, &refused));
+            let refused = pipeline::refused_in_transaction(caller, refused);
+            reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
         }
         self.spare.give_back(counters);
     }
@@ -489,7 +489,7 @@ impl<'k> Run<'k, '_> {
     fn fetch(&self, caller: &Caller, locks: &mut ShardLocks<'k>) {
         let (now_ms, mut reads) = (self.now_ms, Vec::new());
         let added = if self.command.is_exec() {
-            execute::add_pending_reads_of_exec(self.kernel, locks, caller, now_ms, &mut reads)
+            pipeline::add_pending_reads_of_exec(self.kernel, locks, caller, now_ms, &mut reads)
         } else {
             let db = caller.db;
             fetch::add_pending_reads(locks, db, self.command, self.args, now_ms, &mut reads)
@@ -528,7 +528,7 @@ impl<'k> Run<'k, '_> {
     /// Deadlines count from when the call runs, not from when it came.
     fn wait_to_retry(&mut self) {
         interleaving::sleep(RETRY_AFTER);
-        self.now_ms = execute::renewed(self.now_ms);
+        self.now_ms = pipeline::renewed(self.now_ms);
     }
 
     /// See [`Kernel::execute_at_once`].
@@ -550,7 +550,7 @@ impl<'k> Run<'k, '_> {
             Verdict::Held(_) => return false,
             Verdict::Refused(refused) => {
                 reply(caller, output, |reply| {
-                    execute::refuse(kernel, self.counters, reply, &refused);
+                    pipeline::refuse(kernel, self.counters, reply, &refused);
                 });
                 return true;
             }

@@ -19,7 +19,7 @@ pub enum Mode<'a> {
         name: &'static str,
     },
     /// It is run in the name of a client that waits already.
-    Attempt(&'a Attempt),
+    Served(&'a Served),
     /// It replies at once as if its time were up: nothing would wake it.
     Never,
     /// The same: a program calls it that runs on a worker, or it runs on another thread that must not be kept from
@@ -38,14 +38,14 @@ impl Mode<'_> {
     pub(super) fn may_leave(self) -> bool {
         match self {
             Self::Client | Self::NonBlocking { .. } | Self::OfProgram => true,
-            Self::Attempt(attempt) => attempt.is_on_worker,
+            Self::Served(served) => served.is_on_worker,
             Self::Never | Self::Long { .. } => false,
         }
     }
 
     /// Whether much time may have passed since the command was judged.
     pub(super) fn comes_late(self) -> bool {
-        matches!(self, Self::Long { .. } | Self::Attempt(_))
+        matches!(self, Self::Long { .. } | Self::Served(_))
     }
 
     /// Whether the client that was to get the result has gone: it need not be made.
@@ -54,9 +54,9 @@ impl Mode<'_> {
         to.deferred().is_some_and(|deferred| deferred.is_over())
     }
 
-    /// `true` for an attempt to serve a client that has found nothing for it.
+    /// `true` for an served to serve a client that has found nothing for it.
     pub(super) fn found_nothing(self) -> bool {
-        matches!(self, Mode::Attempt(attempt) if attempt.found_nothing.get())
+        matches!(self, Mode::Served(served) if served.found_nothing.get())
     }
 
     /// Whether the reply may be left to others than those who serve keys.
@@ -67,13 +67,13 @@ impl Mode<'_> {
     /// Whether an error is none to a client that waits already: the key now holds a value of another type,
     /// and the client goes on waiting for what it wants.
     pub(crate) fn passes_over(self, error: &CommandError) -> bool {
-        matches!(self, Mode::Attempt(_)) && *error == CommandError::WRONG_TYPE
+        matches!(self, Mode::Served(_)) && *error == CommandError::WRONG_TYPE
     }
 }
 
-/// One attempt to serve a client that waits.
+/// One served to serve a client that waits.
 #[derive(Debug, Default)]
-pub struct Attempt {
+pub struct Served {
     /// There was nothing for this client, and nothing was replied.
     pub(crate) found_nothing: std::cell::Cell<bool>,
     /// The thread that serves it is a worker, where it must not take long.

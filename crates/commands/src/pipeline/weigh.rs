@@ -96,7 +96,7 @@ impl Context<'_, '_> {
 
     /// Weighs the values of the keys of a command that goes through them. They are locked.
     pub(super) fn weigh_values(&mut self) -> Result<(), CommandError> {
-        let (spec, args) = (self.command.spec, self.call.0);
+        let (spec, args) = (self.command.spec, self.call.args());
         if !self.mode.may_leave() || matches!(spec.weight, Weight::Light | Weight::Pairs) {
             return Ok(());
         }

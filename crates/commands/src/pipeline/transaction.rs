@@ -18,10 +18,10 @@ use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::command::{Command, Flags, Scope, Weight};
 use crate::error::CommandError;
-use crate::fetch::{self, PendingRead};
 use crate::kernel::Kernel;
-use crate::meter::Meter;
 use crate::monitors;
+use crate::pipeline::fetch::{self, PendingRead};
+use crate::pipeline::meter::Meter;
 use crate::pubsub::Kind;
 use crate::slowlog;
 use crate::transaction::{Known, Needs, Share, Transaction};
@@ -184,7 +184,7 @@ impl<'k> Context<'_, 'k> {
         }
         self.caller.hold_for_replicas();
         let mut meter = Meter::start(self.kernel, self.counters);
-        let mut last = self.call.0;
+        let mut last = self.call.args();
         for (args, known) in transaction.requests().iter().zip(transaction.known()) {
             let command = match command_of(self.kernel, *known, args) {
                 Ok(command) => command,

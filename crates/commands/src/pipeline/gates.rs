@@ -16,9 +16,9 @@ use crate::command::{Access, Command, Flags, Group, Spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::Room;
-use crate::execute::{self, Refused};
 use crate::kernel::Kernel;
-use crate::redirect;
+use crate::pipeline::redirect;
+use crate::pipeline::{self, Refused};
 use crate::replica_level::ReplicaLevel;
 use crate::waiting::{Deferral, Obstacle};
 
@@ -290,12 +290,12 @@ impl Gates {
         command: &'k Command,
         args: Args<'_>,
     ) -> Verdict<'k> {
-        if let Err(refused) = execute::admit(kernel, caller, command, args) {
+        if let Err(refused) = pipeline::admit(kernel, caller, command, args) {
             return Verdict::Refused(refused);
         }
         let spec = command.spec;
         // One that is queued is refused by EXEC if it would have to wait.
-        if let Some(user) = execute::named_user(command, args)
+        if let Some(user) = pipeline::named_user(command, args)
             && !caller.is_in_transaction()
         {
             let (guesses, host) = (&kernel.acl.guesses, caller.client.host());

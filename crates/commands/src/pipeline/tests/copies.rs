@@ -8,7 +8,7 @@ use tierce_wire::resp::Proto;
 use super::bench::{Bench, NOW_MS, Way};
 use super::calls::Call;
 use crate::error::Interrupt;
-use crate::execute::{Context, Guard, Then};
+use crate::pipeline::{Context, Guard, Then};
 
 const DB: DbIndex = DbIndex::ZERO;
 
@@ -290,7 +290,7 @@ fn sort_looks_up_the_same_on_either_thread() {
 
 /// The keys of the call.
 fn keys<'a>(ctx: &Context<'a, '_>) -> Vec<Key<'a>> {
-    let args = ctx.call.0;
+    let args = ctx.call.args();
     let keys = ctx.command.spec.key_indexes(args);
     keys.map(|index| ctx.kernel.keyspace.key(args.at(index))).collect()
 }

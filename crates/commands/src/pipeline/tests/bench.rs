@@ -19,8 +19,8 @@ use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::Interrupt;
-use crate::execute::{self, Bodies, Context, Guard, Mode, Request, Turn};
 use crate::kernel::Kernel;
+use crate::pipeline::{self, Bodies, Context, Guard, Mode, Request, Turn};
 use crate::reply::Reply;
 
 /// On a thread for long commands, without a client that would wait.
@@ -333,7 +333,7 @@ pub(super) fn owned(call: &[Vec<u8>]) -> OwnedArgs {
 
 /// The command of a call.
 fn known<'k>(kernel: &'k Kernel, args: &OwnedArgs) -> &'k Command {
-    let found = execute::resolve(kernel, args.as_args());
+    let found = pipeline::resolve(kernel, args.as_args());
     found.unwrap_or_else(|refused| panic!("{}", refused.error.as_str()))
 }
 

@@ -43,7 +43,7 @@ fn body(ctx: &mut Context<'_, '_>) -> Done {
 /// Locks the shards of all keys at once.
 fn with_keys(ctx: &mut Context<'_, '_>) -> Done {
     let (spec, keyspace) = (ctx.command.spec, &ctx.kernel.keyspace);
-    let args = ctx.call.0;
+    let args = ctx.call.args();
     let mut hashed = Vec::with_capacity(args.len());
     spec.key_indexes(args).for_each(|index| {
         let key = args.at(index);
@@ -80,7 +80,7 @@ fn apart(ctx: &mut Context<'_, '_>) -> Done {
 }
 
 fn as_the_call_says(ctx: &mut Context<'_, '_>) -> Done {
-    match ctx.command.spec.scope_of(ctx.call.0) {
+    match ctx.command.spec.scope_of(ctx.call.args()) {
         Scope::Nothing | Scope::Stepwise | Scope::Program | Scope::OfCall(_) => ctx.run_body(),
         Scope::InTurns => in_turns(ctx),
         Scope::Apart => apart(ctx),
@@ -103,7 +103,7 @@ impl<'k> Context<'_, 'k> {
     #[must_use]
     pub fn covers(&self) -> bool {
         let locks = &*self.guard.locks;
-        match self.command.spec.scope_of(self.call.0) {
+        match self.command.spec.scope_of(self.call.args()) {
             Scope::Nothing | Scope::Apart => true,
             Scope::Keys | Scope::InTurns => {
                 self.declared_keys().into_iter().all(|hash| locks.covers(hash))
@@ -127,7 +127,7 @@ impl<'k> Context<'_, 'k> {
             shards.find(|shard| running.refusal(*shard, for_long).is_some())
         };
         any()?;
-        let shard = match (&self.caller.transaction, self.command.spec.scope_of(self.call.0)) {
+        let shard = match (&self.caller.transaction, self.command.spec.scope_of(self.call.args())) {
             (Some(queued), _) if self.command.is_exec() => match queued.needs() {
                 Needs::All => any(),
                 Needs::Keys(keys) => one_of(keys),
@@ -188,9 +188,9 @@ impl<'k> Context<'_, 'k> {
     /// command is judged again.
     pub(super) fn lock_late(&mut self) -> Done {
         let spec = self.command.spec;
-        if matches!(spec.scope_of(self.call.0), Scope::Keys) && spec.has_one_key() {
-            spec.key_indexes(self.call.0)
-                .try_for_each(|index| self.reach(self.call.0.at(index)))?;
+        if matches!(spec.scope_of(self.call.args()), Scope::Keys) && spec.has_one_key() {
+            spec.key_indexes(self.call.args())
+                .try_for_each(|index| self.reach(self.call.args().at(index)))?;
             self.now_ms = renewed(self.now_ms);
             self.judge_again()()?;
         }
@@ -198,7 +198,7 @@ impl<'k> Context<'_, 'k> {
     }
 
     pub(super) fn declared_keys(&self) -> Vec<KeyHash> {
-        let args = self.call.0;
+        let args = self.call.args();
         let keys = self.command.spec.key_indexes(args);
         keys.map(|index| self.kernel.keyspace.hash(&args[index])).collect()
     }
@@ -220,7 +220,7 @@ impl<'k> Context<'_, 'k> {
     ) -> Result<R, CommandError> {
         let mut turn = self.turn();
         let Self { caller, call, guard, reply, command, mode, large, .. } = self;
-        let (command, args, mode, large) = (*command, call.0, *mode, *large);
+        let (command, args, mode, large) = (*command, call.args(), *mode, *large);
         let mut locked = lock(guard.locks)?;
         if mode.comes_late() {
             turn.renew();

@@ -5,7 +5,7 @@ use tierce_wire::resp::{Proto, Value};
 use super::bench::{Bench, Way};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
-use crate::execute::{Context, Defined, Done, exactly};
+use crate::pipeline::{Context, Defined, Done, exactly};
 
 static OWN: Defined = Defined::new("own.set", Group::String, exactly!(set))
     .flags(Flags::WRITE.with(Flags::DENYOOM))

@@ -146,9 +146,11 @@ macro_rules! no_arguments {
         no_arguments!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::execute::Body::exactly($words, $crate::execute::shape::no_arguments($body), |ctx| {
-            $crate::execute::shape::run_no_arguments::<$words>(ctx, $body)
-        })
+        $crate::pipeline::Body::exactly(
+            $words,
+            $crate::pipeline::shape::no_arguments($body),
+            |ctx| $crate::pipeline::shape::run_no_arguments::<$words>(ctx, $body),
+        )
     };
     ($body:expr) => {
         no_arguments!(1, $body)
@@ -161,8 +163,8 @@ macro_rules! exactly {
         exactly!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::execute::Body::exactly($words, $crate::execute::shape::exactly($body), |ctx| {
-            $crate::execute::shape::run_exactly::<$words, _>(ctx, $body)
+        $crate::pipeline::Body::exactly($words, $crate::pipeline::shape::exactly($body), |ctx| {
+            $crate::pipeline::shape::run_exactly::<$words, _>(ctx, $body)
         })
     };
     ($body:expr) => {
@@ -176,8 +178,8 @@ macro_rules! at_least {
         at_least!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::execute::Body::at_least($words, $crate::execute::shape::at_least($body), |ctx| {
-            $crate::execute::shape::run_at_least::<$words, _, _>(ctx, $body)
+        $crate::pipeline::Body::at_least($words, $crate::pipeline::shape::at_least($body), |ctx| {
+            $crate::pipeline::shape::run_at_least::<$words, _, _>(ctx, $body)
         })
     };
     ($body:expr) => {
@@ -191,8 +193,8 @@ macro_rules! many {
         many!(2, $body)
     };
     ($words:literal, $body:expr) => {
-        $crate::execute::Body::at_least($words, $crate::execute::shape::many($body), |ctx| {
-            $crate::execute::shape::run_many::<$words, _>(ctx, $body)
+        $crate::pipeline::Body::at_least($words, $crate::pipeline::shape::many($body), |ctx| {
+            $crate::pipeline::shape::run_many::<$words, _>(ctx, $body)
         })
     };
     ($body:expr) => {

@@ -11,11 +11,11 @@ use tierce_wire::resp::Proto;
 
 use super::bench::{Bench, NOW_MS, Way, owned};
 use super::calls::Call;
-use crate::blocking;
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::kernel::Kernel;
 use crate::offload::Work;
+use crate::pipeline;
 use crate::waiting::Awaited;
 
 thread_local! {
@@ -71,7 +71,7 @@ fn waits(bench: &mut Bench, keys: &[&str]) -> Arc<Waiter> {
 fn serve(kernel: &Kernel, key: &str) -> Vec<WaitKey> {
     let mut locks: ShardLocks<'_> = kernel.keyspace.worker_locks(0);
     locks.note_ready(&wait_key(key));
-    blocking::serve(kernel, &mut locks, kernel.counters(0), &mut Output::new(), NOW_MS);
+    pipeline::serve(kernel, &mut locks, kernel.counters(0), &mut Output::new(), NOW_MS);
     locks.release();
     locks.take_unserved();
     locks.take_ready()

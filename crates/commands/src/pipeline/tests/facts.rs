@@ -10,7 +10,7 @@ use crate::command::{
     Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Scope, Table,
 };
 use crate::commands;
-use crate::execute::{Body, Context, Defined, Done, exactly, many};
+use crate::pipeline::{Body, Context, Defined, Done, exactly, many};
 
 /// Calls of each kind that are made of a command.
 const CALLS: usize = 12;

@@ -7,16 +7,17 @@ use std::time::Duration;
 use tierce_keyspace::{KeyHash, Returned, ShardLocks, WaitKey, Waiter};
 use tierce_output::Output;
 
-use super::{Attempt, Blocked, ENDED_BY_ROLE, Mode, answer_in_vain};
+use super::blocking::{Blocked, ENDED_BY_ROLE, answer_in_vain};
+use super::{Mode, Served};
 use crate::acl;
 use crate::answer::{Answer, Answered};
 use crate::caller::Caller;
 use crate::command::{Access, Command};
 use crate::error::{CommandError, Interrupt};
-use crate::execute::{self, Context, Refused, Request, Turn};
 use crate::kernel::Kernel;
-use crate::meter::Meter;
 use crate::offload::{RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
+use crate::pipeline::meter::Meter;
+use crate::pipeline::{self, Context, Refused, Request, Turn};
 use crate::reply::Reply;
 use crate::slowlog;
 use crate::stats::Counters;
@@ -170,7 +171,7 @@ impl<'k> Serving<'k, '_> {
 
     fn writes(&self, waiter: &Waiter) -> bool {
         let args = waiter.about::<Blocked>().map(|blocked| blocked.command.as_args());
-        let command = args.and_then(|args| execute::resolve(self.kernel, args).ok());
+        let command = args.and_then(|args| pipeline::resolve(self.kernel, args).ok());
         command.is_none_or(|command| Access::of(command.spec).writes)
     }
 
@@ -206,7 +207,7 @@ impl<'k> Serving<'k, '_> {
                 // So that it does not stay as large as the largest reply.
                 self.output.reset();
                 let args = blocked.command.as_args();
-                let command = execute::resolve(self.kernel, args).ok();
+                let command = pipeline::resolve(self.kernel, args).ok();
                 // What has written nothing waits for no more than it would without having waited.
                 let has_written = outcome == Outcome::Served && self.writes(waiter);
                 let logged_at = if has_written { self.note_logged(locks) } else { None };
@@ -246,7 +247,7 @@ impl<'k> Serving<'k, '_> {
         caller: &mut Caller,
     ) -> Outcome {
         let args = blocked.command.as_args();
-        let Ok(command) = execute::resolve(self.kernel, args) else { return Outcome::Passed };
+        let Ok(command) = pipeline::resolve(self.kernel, args) else { return Outcome::Passed };
         caller.renew_rights(&self.kernel.acl.users);
         if caller.closing {
             // Its user is gone, and its connection is about to end.
@@ -262,17 +263,17 @@ impl<'k> Serving<'k, '_> {
         if let Err(error) = self.check_rights(blocked, caller, command) {
             let mut reply = Reply::new(self.output, caller.proto);
             let refused = Refused { command: Some(command), error };
-            execute::refuse(self.kernel, self.counters, &mut reply, &refused);
+            pipeline::refuse(self.kernel, self.counters, &mut reply, &refused);
             return Outcome::Refused;
         }
         let may_leave = self.may_leave(locks);
         let must_be_brief = locks.is_of_worker() || self.at_once;
-        let attempt = Attempt { is_on_worker: must_be_brief, ..Attempt::default() };
+        let served = Served { is_on_worker: must_be_brief, ..Served::default() };
         let level = caller.replica_level(self.kernel);
         let begin = self.output.mark();
         let reply = Reply::new(self.output, caller.proto);
         let turn = Turn::new(self.kernel, self.counters, self.now_ms);
-        let request = Request::new(caller, command, args, Mode::Attempt(&attempt));
+        let request = Request::new(caller, command, args, Mode::Served(&served));
         let mut ctx = Context::new(turn, request, locks, reply);
         if may_leave && let Some(busy) = ctx.held_by_program(PATIENCE) {
             return Outcome::Interrupted(Interrupt::Busy(busy));
@@ -293,7 +294,7 @@ impl<'k> Serving<'k, '_> {
             }
             return Outcome::Refused;
         }
-        if attempt.found_nothing.get() {
+        if served.found_nothing.get() {
             self.output.truncate(begin);
             return Outcome::Nothing;
         }

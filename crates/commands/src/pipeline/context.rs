@@ -1,48 +1,24 @@
-//! From a parsed request to its reply: lookup, checks, locks, and the command itself.
-
-mod bodies;
-mod body;
-mod copies;
-#[cfg(debug_assertions)]
-mod declared;
-mod defined;
-mod guard;
-mod locking;
-mod mode;
-pub(crate) mod program;
-mod request;
-#[cfg(test)]
-mod tests;
-mod transaction;
-mod weigh;
+//! The context in which a command runs.
 
 use std::sync::Arc;
 
 use tierce_keyspace::{Db, Key, KeyHash, NewString};
 use tierce_wire::resp::{Args, OwnedArgs, Rest};
 
-use crate::acl;
 use crate::caller::Caller;
 use crate::clock;
-use crate::command::{Command, Flags};
+use crate::command::Command;
 use crate::durability::SyncPolicy;
 use crate::error::{CommandError, Interrupt};
 use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
-use crate::stats::{Counters, Stat};
+use crate::stats::Counters;
 
-pub use self::bodies::Bodies;
-pub use self::body::{Body, Done, Handler};
-pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape};
-pub use self::copies::Then;
-pub use self::defined::Defined;
-pub use self::guard::Guard;
-pub use self::mode::{Attempt, Mode};
-pub use self::request::{Request, Turn, renewed};
-pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
-pub use self::weigh::{Scale, WEIGHT_MAX};
+#[cfg(debug_assertions)]
+use super::declared;
+use super::{Bodies, Done, Guard, Mode, Request, reply_error};
 
 /// All that a command may touch while it runs.
 pub struct Context<'a, 'k> {
@@ -191,118 +167,6 @@ impl<'a, 'k> Context<'a, 'k> {
     }
 }
 
-/// Finds the command of a request.
-///
-/// # Errors
-/// An unknown command or subcommand, or a wrong number of arguments.
-#[inline]
-pub fn resolve<'k>(kernel: &'k Kernel, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
-    let Some(command) = kernel.commands.find(&args[0]) else {
-        let error = CommandError::unknown_command(&args[0], args.iter().skip(1));
-        return Err(Refused { command: None, error });
-    };
-    if command.subcommands.is_empty() || args.len() < 2 {
-        return check_arity(command, args);
-    }
-    match command.subcommand(&args[1]) {
-        Some(sub) => check_arity(sub, args),
-        None => {
-            let error = CommandError::unknown_subcommand(&args[1], command.spec.name);
-            Err(Refused { command: None, error })
-        }
-    }
-}
-
-#[inline]
-fn check_arity<'k>(command: &'k Command, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
-    if command.spec.accepts(args.len()) {
-        return Ok(command);
-    }
-    let error = CommandError::arity(&command.full_name);
-    Err(Refused { command: Some(command), error })
-}
-
-/// Checks that the client may run the command, or queue it.
-///
-/// # Errors
-/// When the client has to say AUTH first, when the command may not run inside of a transaction, when its user may not
-/// make the call, or when the data cannot be saved and PING is to tell.
-#[inline]
-pub fn admit<'k>(
-    kernel: &Kernel,
-    caller: &mut Caller,
-    command: &'k Command,
-    args: Args<'_>,
-) -> Result<(), Refused<'k>> {
-    if !caller.authenticated && !command.spec.flags.contains(Flags::NO_AUTH) {
-        // The password may be gone since the client came.
-        caller.authenticated = kernel.is_open();
-        if !caller.authenticated {
-            return Err(Refused { command: Some(command), error: CommandError::NO_AUTH });
-        }
-    }
-    if caller.replica().is_some() && !OF_REPLICAS.contains(&command.spec.name) {
-        caller.closing = true;
-        return Err(Refused { command: Some(command), error: CommandError::OF_REPLICA });
-    }
-    if caller.is_in_transaction() && command.spec.flags.contains(Flags::NO_MULTI) {
-        return Err(Refused { command: Some(command), error: CommandError::NOT_WITHIN });
-    }
-    let origin = match caller.is_in_transaction() {
-        true => acl::Origin::Multi,
-        false => acl::Origin::TopLevel,
-    };
-    kernel
-        .check_rights(caller, command, args, origin)
-        .map_err(|error| Refused { command: Some(command), error })?;
-    if command.spec.name == "ping" && kernel.persistence.refuses_writes() {
-        // So that the monitoring of the server notices.
-        return Err(Refused { command: Some(command), error: CommandError::CANNOT_SAVE });
-    }
-    Ok(())
-}
-
-/// What a replica may say behind PSYNC: its connection carries the stream, and no replies.
-const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
-
-/// The time for a command that another server has executed before: it stands still before any deadline, unless the
-/// command asks how much time is left: a script decides by that. No command that changes keys may get another time here:
-/// it would not see a key past its deadline, which a replica keeps, and store a second one.
-#[must_use]
-pub fn time_of_effect(name: &str) -> i64 {
-    match name {
-        "ttl" | "pttl" | "httl" | "hpttl" => clock::unix_ms(),
-        _ => clock::STOPPED_MS,
-    }
-}
-
-/// The user that the client says it is by a call, its name included.
-#[must_use]
-pub fn named_user<'a>(command: &Command, args: Args<'a>) -> Option<&'a [u8]> {
-    match command.spec.name {
-        "auth" if args.len() == 2 => Some(acl::DEFAULT),
-        "auth" => args.get(1),
-        "hello" => {
-            let (mut user, mut options) = (None, Rest::new(args.from(2)).iter());
-            while let (Some(option), Some(value)) = (options.next(), options.next()) {
-                if option.eq_ignore_ascii_case(b"auth") {
-                    (user, _) = (Some(value), options.next());
-                }
-            }
-            user
-        }
-        _ => None,
-    }
-}
-
-/// A request that does not come to run.
-pub struct Refused<'k> {
-    /// The command, if it is known.
-    pub command: Option<&'k Command>,
-    /// The reply.
-    pub error: CommandError,
-}
-
 impl<'k> Context<'_, 'k> {
     /// Runs the command; an error becomes the reply, unless the command is to be run again. In line wherever it is
     /// called: a call costs 30 instructions.
@@ -339,7 +203,7 @@ impl<'k> Context<'_, 'k> {
 
     #[cold]
     fn enter_counted(&mut self) -> Result<(), CommandError> {
-        let (kernel, args) = (self.kernel, self.call.0);
+        let (kernel, args) = (self.kernel, self.call.args());
         let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, self.reply.parts().0);
         let done = self.enter_uncounted();
         // An interrupted one comes again, and so does one that goes on waiting.
@@ -361,9 +225,10 @@ impl<'k> Context<'_, 'k> {
         #[cfg(debug_assertions)]
         {
             let keyspace = &self.kernel.keyspace;
-            self.guard.declared = declared::Declared::of(self.command.spec, self.call.0, keyspace);
+            self.guard.declared =
+                declared::Declared::of(self.command.spec, self.call.args(), keyspace);
         }
-        self.weigh(self.call.0.len())?;
+        self.weigh(self.call.args().len())?;
         if self.caller.remembers_reads() {
             self.remember_reads()?;
         }
@@ -421,19 +286,4 @@ impl<'k> Context<'_, 'k> {
         }
         interrupt
     }
-}
-
-/// Replies to a request that does not come to run.
-#[cold]
-pub fn refuse(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, refused: &Refused<'_>) {
-    if let Some(command) = refused.command {
-        counters.refused(command.id);
-    }
-    reply_error(kernel, counters, reply, &refused.error);
-}
-
-fn reply_error(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, error: &CommandError) {
-    counters.add(Stat::Errors, 1);
-    kernel.errors.count(error.kind());
-    reply.error(error);
 }

@@ -1,0 +1,144 @@
+//! Finds the command of a request, and checks that its client may say it.
+
+use tierce_wire::resp::{Args, Rest};
+
+use crate::acl;
+use crate::caller::Caller;
+use crate::clock;
+use crate::command::{Command, Flags};
+use crate::error::CommandError;
+use crate::kernel::Kernel;
+use crate::reply::Reply;
+use crate::stats::{Counters, Stat};
+
+/// Finds the command of a request.
+///
+/// # Errors
+/// An unknown command or subcommand, or a wrong number of arguments.
+#[inline]
+pub fn resolve<'k>(kernel: &'k Kernel, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
+    let Some(command) = kernel.commands.find(&args[0]) else {
+        let error = CommandError::unknown_command(&args[0], args.iter().skip(1));
+        return Err(Refused { command: None, error });
+    };
+    if command.subcommands.is_empty() || args.len() < 2 {
+        return check_arity(command, args);
+    }
+    match command.subcommand(&args[1]) {
+        Some(sub) => check_arity(sub, args),
+        None => {
+            let error = CommandError::unknown_subcommand(&args[1], command.spec.name);
+            Err(Refused { command: None, error })
+        }
+    }
+}
+
+#[inline]
+fn check_arity<'k>(command: &'k Command, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
+    if command.spec.accepts(args.len()) {
+        return Ok(command);
+    }
+    let error = CommandError::arity(&command.full_name);
+    Err(Refused { command: Some(command), error })
+}
+
+/// Checks that the client may run the command, or queue it.
+///
+/// # Errors
+/// When the client has to say AUTH first, when the command may not run inside of a transaction, when its user may not
+/// make the call, or when the data cannot be saved and PING is to tell.
+#[inline]
+pub fn admit<'k>(
+    kernel: &Kernel,
+    caller: &mut Caller,
+    command: &'k Command,
+    args: Args<'_>,
+) -> Result<(), Refused<'k>> {
+    if !caller.authenticated && !command.spec.flags.contains(Flags::NO_AUTH) {
+        // The password may be gone since the client came.
+        caller.authenticated = kernel.is_open();
+        if !caller.authenticated {
+            return Err(Refused { command: Some(command), error: CommandError::NO_AUTH });
+        }
+    }
+    if caller.replica().is_some() && !OF_REPLICAS.contains(&command.spec.name) {
+        caller.closing = true;
+        return Err(Refused { command: Some(command), error: CommandError::OF_REPLICA });
+    }
+    if caller.is_in_transaction() && command.spec.flags.contains(Flags::NO_MULTI) {
+        return Err(Refused { command: Some(command), error: CommandError::NOT_WITHIN });
+    }
+    let origin = match caller.is_in_transaction() {
+        true => acl::Origin::Multi,
+        false => acl::Origin::TopLevel,
+    };
+    kernel
+        .check_rights(caller, command, args, origin)
+        .map_err(|error| Refused { command: Some(command), error })?;
+    if command.spec.name == "ping" && kernel.persistence.refuses_writes() {
+        // So that the monitoring of the server notices.
+        return Err(Refused { command: Some(command), error: CommandError::CANNOT_SAVE });
+    }
+    Ok(())
+}
+
+/// What a replica may say behind PSYNC: its connection carries the stream, and no replies.
+const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
+
+/// The time for a command that another server has executed before: it stands still before any deadline, unless the
+/// command asks how much time is left: a script decides by that. No command that changes keys may get another time here:
+/// it would not see a key past its deadline, which a replica keeps, and store a second one.
+#[must_use]
+pub fn time_of_effect(name: &str) -> i64 {
+    match name {
+        "ttl" | "pttl" | "httl" | "hpttl" => clock::unix_ms(),
+        _ => clock::STOPPED_MS,
+    }
+}
+
+/// The user that the client says it is by a call, its name included.
+#[must_use]
+pub fn named_user<'a>(command: &Command, args: Args<'a>) -> Option<&'a [u8]> {
+    match command.spec.name {
+        "auth" if args.len() == 2 => Some(acl::DEFAULT),
+        "auth" => args.get(1),
+        "hello" => {
+            let (mut user, mut options) = (None, Rest::new(args.from(2)).iter());
+            while let (Some(option), Some(value)) = (options.next(), options.next()) {
+                if option.eq_ignore_ascii_case(b"auth") {
+                    (user, _) = (Some(value), options.next());
+                }
+            }
+            user
+        }
+        _ => None,
+    }
+}
+
+/// A request that does not come to run.
+pub struct Refused<'k> {
+    /// The command, if it is known.
+    pub command: Option<&'k Command>,
+    /// The reply.
+    pub error: CommandError,
+}
+
+/// Replies to a request that does not come to run.
+#[cold]
+pub fn refuse(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, refused: &Refused<'_>) {
+    if let Some(command) = refused.command {
+        counters.refused(command.id);
+    }
+    reply_error(kernel, counters, reply, &refused.error);
+}
+
+pub(super) fn reply_error(
+    kernel: &Kernel,
+    counters: &Counters,
+    reply: &mut Reply<'_>,
+    error: &CommandError,
+) {
+    counters.add(Stat::Errors, 1);
+    kernel.errors.count(error.kind());
+    reply.error(error);
+}
