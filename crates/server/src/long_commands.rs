@@ -11,20 +11,16 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tierce_keyspace::{ShardLocks, WaitKey};
+use tierce_keyspace::WaitKey;
 use tierce_output::Output;
 
 use crate::answer::{Answer, Answered};
 use crate::clients::Listener;
 use crate::clock;
-use crate::command::Command;
 use crate::error::Interrupt;
-use crate::gates::{Gates, Verdict};
 use crate::kernel::Kernel;
-use crate::monitors;
 use crate::offload::{Job, Offload, RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
-use crate::pipeline::{self, Mode, Refused, Turn};
-use crate::pipeline::{Attempt, Late, Ready};
+use crate::pipeline::{self, Execution, Executor, Stopped, Turn};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::stats::Counters;
@@ -163,20 +159,13 @@ fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
         }
         job.caller.proto = deferred.choose_proto();
     }
-    let counters = seat.counters(kernel);
-    let mut locks = kernel.keyspace.impatient_long_locks(PATIENCE);
     let mut output = Output::with_room(job.room);
-    let is_unrecorded = match judge_and_execute(kernel, counters, &mut job, &mut locks, &mut output)
-    {
-        Ok(is_unrecorded) => is_unrecorded,
+    let has_written = match execute(kernel, seat.counters(kernel), &mut job, &mut output) {
+        Ok(has_written) => has_written,
         Err(Interrupt::Busy(_)) => return Some((job, RETRY_SHARD_AFTER)),
         Err(_) => return Some((job, RETRY_GATE_AFTER)),
     };
-    locks.release();
-    // Without a log replicas may have to have it.
-    let has_written = locks.take_logged() || is_unrecorded;
     let logged_at = has_written.then(|| kernel.durability.wal_on_or_off().appended());
-    drop(locks);
     if job.caller.waits.is_for_reply() {
         // The thread that serves the client answers it. The connection has its caller back already.
         return None;
@@ -210,70 +199,40 @@ fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
     pipeline::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
 }
 
-/// `true` if replicas are to confirm what it may have changed, and neither the log nor a stream tells of that.
+/// `true` if its reply has to wait until the log, or replicas, have what it has changed.
 ///
 /// # Errors
 /// When the gates hold the command back, or others that have its shards for long; it has changed and replied nothing
 /// then.
-fn judge_and_execute<'k>(
-    kernel: &'k Kernel,
-    counters: &'k Counters,
+fn execute(
+    kernel: &Kernel,
+    counters: &Counters,
     job: &mut Job,
-    locks: &mut ShardLocks<'k>,
     output: &mut Output,
 ) -> Result<bool, Interrupt> {
-    let now_ms = clock::unix_ms();
-    let gates = Gates::read(kernel, &mut job.caller, now_ms);
-    let refused = match pipeline::resolve(kernel, job.command.as_args()) {
+    let Job { to, caller, command: args, .. } = job;
+    let args = args.as_args();
+    let by = Executor::Beside { to: Some(to) };
+    // A program may have removed the command since it was found.
+    let refused = match pipeline::resolve(kernel, args) {
         Ok(command) => {
-            match gates.judge(kernel, &mut job.caller, locks, command, job.command.as_args()) {
-                Verdict::Passes => {
-                    let access = job.caller.access_of(command);
-                    let done = execute(kernel, counters, command, job, locks, output, now_ms);
-                    let Err(interrupt) = done else {
-                        let is_unrecorded = job.caller.has_written_unrecorded(kernel, access);
-                        return Ok(is_unrecorded && job.caller.replica_level(kernel).is_some());
-                    };
-                    match kernel.busy_with_program(interrupt) {
-                        Some(error) => Refused { command: Some(command), error },
-                        None => return Err(interrupt),
-                    }
+            let turn = Turn::new(kernel, counters, clock::unix_ms());
+            let mut locks = by.locks(kernel, command, caller);
+            let execution = Execution { turn, command, args, by };
+            match execution.execute(caller, &mut locks, output) {
+                Ok(done) => {
+                    locks.release();
+                    // Without a log replicas may have to have it.
+                    let is_awaited = done.is_unrecorded && done.gates.level.is_some();
+                    return Ok(locks.take_logged() || is_awaited);
                 }
-                Verdict::Held(_) => return Err(Interrupt::Gate),
-                Verdict::Refused(refused) => refused,
+                Err(Stopped::Interrupted(interrupt)) => return Err(interrupt),
+                Err(Stopped::Refused(refused)) => refused,
             }
         }
-        // It was found before; a program has removed it since.
         Err(refused) => refused,
     };
-    let refused = pipeline::refused_in_transaction(&mut job.caller, refused);
-    let mut reply = Reply::new(output, job.caller.proto);
-    pipeline::refuse(kernel, counters, &mut reply, &refused);
+    let refused = pipeline::refused_in_transaction(caller, refused);
+    pipeline::refuse(kernel, counters, &mut Reply::new(output, caller.proto), &refused);
     Ok(false)
-}
-
-/// # Errors
-/// As [`judge_and_execute`].
-fn execute<'k>(
-    kernel: &'k Kernel,
-    counters: &'k Counters,
-    command: &'k Command,
-    job: &mut Job,
-    locks: &mut ShardLocks<'k>,
-    output: &mut Output,
-    now_ms: i64,
-) -> Result<(), Interrupt> {
-    let (args, to, caller) = (job.command.as_args(), &job.to, &mut job.caller);
-    locks.set_origin(caller.origin());
-    let turn = Turn::new(kernel, counters, now_ms);
-    let mode = Mode::Long { to: Some(to) };
-    let late = Late::Yes(PATIENCE);
-    let attempt = Attempt { turn, command, args, mode, late, ready: Ready::Serve };
-    let done = attempt.run(caller, locks, output);
-    locks.release();
-    debug_assert_ne!(done, Err(Interrupt::Long), "{} is here already", command.full_name);
-    if done.is_ok() && command.is_exec() && kernel.clients.has_monitors() {
-        monitors::show(kernel, command, caller, args);
-    }
-    done
 }

@@ -49,7 +49,7 @@ pub struct Context<'a, 'k> {
 }
 
 /// A call as it came, its name included. Bodies get their arguments apart from it, as many as their shape
-/// proves (see [`Body`]); what they may do with the whole is to keep it.
+/// proves (see [`Body`](super::Body)); what they may do with the whole is to keep it.
 #[derive(Clone, Copy)]
 pub struct Call<'a>(Args<'a>);
 

@@ -17,11 +17,10 @@
 //! | wait | [`blocking`], `mode` | a command that waits for keys, and clients that get their reply later |
 //! | serve | `serve` | serves those that wait for what it has changed |
 //!
-//! Workers go through them in batches (`server/src/batch`). On other threads, `attempt` runs a request once with the locks
-//! of its thread, and `run` is the whole way for callers that have no worker.
+//! Workers go through them in batches (`server/src/batch`). On all other threads, `executor` takes one request through
+//! them; `run` is the whole way for callers that have no worker.
 
 mod admit;
-mod attempt;
 pub mod blocking;
 mod bodies;
 mod body;
@@ -30,6 +29,7 @@ mod copies;
 #[cfg(debug_assertions)]
 mod declared;
 mod defined;
+mod executor;
 pub mod fetch;
 pub mod gates;
 mod guard;
@@ -49,13 +49,13 @@ mod weigh;
 
 use self::admit::reply_error;
 pub use self::admit::{Refused, admit, named_user, refuse, resolve, time_of_effect};
-pub use self::attempt::{Attempt, Late, Ready};
 pub use self::bodies::Bodies;
 pub use self::body::{Body, Done, Handler};
 pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape};
 pub use self::context::{Call, Context};
 pub use self::copies::Then;
 pub use self::defined::Defined;
+pub use self::executor::{Executed, Execution, Executor, Stopped};
 pub use self::guard::Guard;
 pub use self::mode::{Mode, Served};
 pub use self::request::{Request, Turn, renewed};

@@ -54,7 +54,7 @@ impl Mode<'_> {
         to.deferred().is_some_and(|deferred| deferred.is_over())
     }
 
-    /// `true` for an served to serve a client that has found nothing for it.
+    /// `true` for an attempt to serve a client that has found nothing for it.
     pub(super) fn found_nothing(self) -> bool {
         matches!(self, Mode::Served(served) if served.found_nothing.get())
     }
@@ -71,7 +71,7 @@ impl Mode<'_> {
     }
 }
 
-/// One served to serve a client that waits.
+/// An attempt to serve a client that waits.
 #[derive(Debug, Default)]
 pub struct Served {
     /// There was nothing for this client, and nothing was replied.

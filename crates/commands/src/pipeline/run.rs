@@ -12,7 +12,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace, interleaving};
+use tierce_keyspace::{STREAM_NAME_LEN, interleaving};
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::{Args, OwnedArgs};
 
@@ -20,18 +20,15 @@ use crate::caller::Caller;
 use crate::clock;
 use crate::command::{Access, Command, Flags, Scope};
 use crate::durability::{Reached, SyncPolicy};
-use crate::error::{CommandError, Interrupt};
+use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::lease::Holding;
 use crate::monitors;
 use crate::pipeline::blocking;
-use crate::pipeline::fetch;
 use crate::pipeline::gates::{self, Gates, Verdict};
-use crate::pipeline::{self, Mode, Refused, Turn};
-use crate::pipeline::{Attempt, Late, Ready};
+use crate::pipeline::{self, Execution, Executor, Refused, Stopped, Turn};
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
-use crate::stats::Counters;
 use crate::waiting::{self, Awaited};
 
 /// Commands that do something to the connection that they come from, or reply by its end.
@@ -48,12 +45,6 @@ const GAVE_UP: CommandError = CommandError::new(
 const LOG_IS_LATE: CommandError = CommandError::new(
     "TRYAGAIN the log is still being switched; INFO persistence tells when it is",
 );
-
-/// A call beside the workers waits so long for shards that others hold before it looks whether it gives up.
-const SHARD_PATIENCE: Duration = Duration::from_millis(100);
-
-/// A transaction of no more brief requests of a primary is as brief: a worker waits for some ten microseconds at most.
-const BRIEF_REQUESTS: usize = 16;
 
 /// How often a call looks again that a gate holds back: what closes a gate tells no thread when it opens.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
@@ -89,8 +80,8 @@ impl Kernel {
         };
         caller.set_primary();
         let now_ms = pipeline::time_of_effect(command.spec.name);
-        let by = Runs::OfPrimary { stream, offset };
-        self.run_by(by, command, caller, args, output, now_ms);
+        let by = Executor::Primary { stream, offset };
+        self.run_by(by, None, (command, args), caller, output, now_ms);
     }
 
     /// The same for a call of a known command, at a given time.
@@ -102,7 +93,7 @@ impl Kernel {
         output: &mut Output,
         now_ms: i64,
     ) {
-        self.run_by(Runs::OfProgram, command, caller, args, output, now_ms);
+        self.run_by(Executor::Program, None, (command, args), caller, output, now_ms);
     }
 
     /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held,
@@ -122,9 +113,8 @@ impl Kernel {
             return Some(Owed::default());
         };
         let (owes_bucket, gave_way) = (Cell::new(false), Cell::new(false));
-        let way = Way { gives: gives_way, gave: &gave_way };
-        let by = Runs::Beside { gives_up, way, owes_bucket: &owes_bucket };
-        self.run_by(by, command, caller, args, output, clock::unix_ms());
+        let beside = Beside { gives_up, gives_way, gave_way: &gave_way, owes_bucket: &owes_bucket };
+        self.run_beside(beside, (command, args), caller, output);
         (!gave_way.get()).then(|| Owed { bucket: owes_bucket.get() })
     }
 
@@ -138,11 +128,11 @@ impl Kernel {
         let mut args = OwnedArgs::new();
         args.push(b"exec").expect("a short one");
         let command = self.commands.find_original(b"exec").expect("the table has it");
-        let (bucket, gave) = (Cell::new(false), Cell::new(false));
-        let way = Way { gives: &|| false, gave: &gave };
-        let by = Runs::Beside { gives_up, way, owes_bucket: &bucket };
-        self.run_by(by, command, caller, args.as_args(), output, clock::unix_ms());
-        Owed { bucket: bucket.get() }
+        let (owes_bucket, gave_way) = (Cell::new(false), Cell::new(false));
+        let gives_way = &|| false;
+        let beside = Beside { gives_up, gives_way, gave_way: &gave_way, owes_bucket: &owes_bucket };
+        self.run_beside(beside, (command, args.as_args()), caller, output);
+        Owed { bucket: owes_bucket.get() }
     }
 
     /// Waits until the replies to calls beside workers may be shown, or until `gives_up` says so.
@@ -205,31 +195,42 @@ impl Kernel {
             return false;
         }
         let counters = self.spare.take(self.commands.id_count());
-        let now_ms = clock::unix_ms();
-        let by = Runs::AtOnce;
-        let run = Run { kernel: self, counters: &counters, command, args, now_ms, by };
-        let is_through = run.run_at_once(caller, output);
+        let turn = Turn::new(self, &counters, clock::unix_ms());
+        let execution = Execution { turn, command, args, by: Executor::AtOnce };
+        let is_through = Run { execution, beside: None }.run_at_once(caller, output);
         self.spare.give_back(counters);
         is_through
     }
 
+    fn run_beside(
+        &self,
+        beside: Beside<'_>,
+        call: (&Command, Args<'_>),
+        caller: &mut Caller,
+        output: &mut Output,
+    ) {
+        let by = Executor::Beside { to: None };
+        self.run_by(by, Some(beside), call, caller, output, clock::unix_ms());
+    }
+
     fn run_by(
         &self,
-        by: Runs<'_>,
-        command: &Command,
+        by: Executor<'_>,
+        beside: Option<Beside<'_>>,
+        (command, args): (&Command, Args<'_>),
         caller: &mut Caller,
-        args: Args<'_>,
         output: &mut Output,
         now_ms: i64,
     ) {
         let counters = self.spare.take(self.commands.id_count());
-        let mut run = Run { kernel: self, counters: &counters, command, args, now_ms, by };
+        let turn = Turn::new(self, &counters, now_ms);
+        let mut run = Run { execution: Execution { turn, command, args, by }, beside };
         let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
             false => run.run(caller, output),
             true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
         };
         if let Err(refused) = outcome
-            && !by.gave_way()
+            && !run.has_given_way()
         {
             let refused = pipeline::refused_in_transaction(caller, refused);
             reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
@@ -280,200 +281,96 @@ const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
 /// A call that waits for the bucket looks this often whether it gives up.
 const SETTLE_LOOK: Duration = Duration::from_millis(100);
 
-/// A call that waits, and has done nothing yet, may leave its thread to others and begin again later.
+/// What a call beside workers asks while it waits, and what it tells in the end.
 #[derive(Clone, Copy)]
-struct Way<'a> {
-    /// True if it does so now.
-    gives: &'a dyn Fn() -> bool,
-    /// True once it has.
-    gave: &'a Cell<bool>,
-}
-
-/// On what kind of thread a call runs.
-#[derive(Clone, Copy)]
-enum Runs<'a> {
-    /// Of a program that embeds the kernel: it waits for everything.
-    OfProgram,
-    /// The same for the stream of a primary, which passes no gates.
-    OfPrimary {
-        /// The name of the stream.
-        stream: [u8; STREAM_NAME_LEN],
-        /// Bytes of it that are known with this command.
-        offset: u64,
-    },
-    /// Beside workers, which must not wait for what it holds.
-    Beside {
-        /// Whether it stops waiting.
-        gives_up: &'a dyn Fn() -> bool,
-        way: Way<'a>,
-        /// Whether it has changed something that is to be in the bucket before its reply is shown.
-        owes_bucket: &'a Cell<bool>,
-    },
-    /// One that must not wait at all.
-    AtOnce,
-}
-
-impl Runs<'_> {
-    fn gives_up(self) -> bool {
-        matches!(self, Self::Beside { gives_up, .. } if gives_up())
-    }
-
-    /// Before it runs: whether it does not go on waiting.
-    fn stops_waiting(self) -> bool {
-        if let Self::Beside { way, .. } = self {
-            way.gave.set((way.gives)());
-        }
-        self.gave_way() || self.gives_up()
-    }
-
-    fn gave_way(self) -> bool {
-        matches!(self, Self::Beside { way, .. } if way.gave.get())
-    }
-
-    fn mode(self) -> Mode<'static> {
-        match self {
-            Self::OfProgram | Self::OfPrimary { .. } => Mode::Never,
-            Self::Beside { .. } => Mode::Long { to: None },
-            Self::AtOnce => Mode::OfProgram,
-        }
-    }
+struct Beside<'a> {
+    /// Whether it stops waiting.
+    gives_up: &'a dyn Fn() -> bool,
+    /// True if it leaves its thread to others, and begins again later.
+    gives_way: &'a dyn Fn() -> bool,
+    /// True once it has given way. Nothing has been done then.
+    gave_way: &'a Cell<bool>,
+    /// Whether it has changed something that is to be in the bucket before its reply is shown.
+    owes_bucket: &'a Cell<bool>,
 }
 
 /// One call.
 struct Run<'k, 'a> {
-    kernel: &'k Kernel,
-    counters: &'k Counters,
-    command: &'k Command,
-    args: Args<'a>,
-    now_ms: i64,
-    by: Runs<'a>,
+    execution: Execution<'a, 'k>,
+    /// For one beside workers.
+    beside: Option<Beside<'a>>,
 }
 
 impl<'k> Run<'k, '_> {
     fn run(&mut self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
-        let keyspace = &self.kernel.keyspace;
-        let mut locks = match self.by {
-            Runs::Beside { .. } => keyspace.impatient_long_locks(SHARD_PATIENCE),
-            Runs::OfPrimary { .. } if self.may_take_long(caller) => keyspace.long_locks(),
-            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => keyspace.locks(),
-        };
-        locks.set_origin(match self.by {
-            Runs::OfProgram | Runs::OfPrimary { .. } => {
-                Origin { source: Source::Library, client: caller.client.id }
-            }
-            Runs::Beside { .. } | Runs::AtOnce => caller.origin(),
-        });
+        let Execution { turn: Turn { kernel, .. }, command, by, .. } = self.execution;
+        let is_of_primary = matches!(by, Executor::Primary { .. });
+        let mut locks = by.locks(kernel, command, caller);
         let begin = output.mark();
-        let access = caller.access_of(self.command);
-        let gates = loop {
-            let gates = match self.by {
-                Runs::OfPrimary { .. } => Gates::read(self.kernel, caller, self.now_ms),
-                _ => self.pass_gates(caller, &mut locks)?,
-            };
-            if caller.is_in_transaction() && self.command.is_queued() {
-                self.queue(caller, output);
-                return Ok(());
-            }
-            if gates.has_spilled {
-                self.fetch(caller, &mut locks);
-            }
-            let place = self.begin_to_lead(caller, &mut locks);
-            let interrupt = self.enter(caller, &mut locks, output);
-            if let Some(place) = place {
-                self.lead_on(place, caller, &mut locks);
-            }
-            match interrupt {
-                None => break gates,
-                Some(interrupt) => self.retry_after(interrupt, &mut locks)?,
+        let done = loop {
+            match self.execution.execute(caller, &mut locks, output) {
+                Ok(done) => break done,
+                Err(Stopped::Refused(refused)) => return Err(refused),
+                Err(Stopped::Interrupted(_)) => {
+                    locks.release();
+                    self.wait_to_retry()?;
+                }
             }
         };
-        if gates.watched {
-            // In the order of the changes, and so before anything is waited for.
-            monitors::show(self.kernel, self.command, caller, self.args);
+        if done.is_queued {
+            self.queue(caller, output);
+            return Ok(());
         }
+        mute(caller, output, begin);
         self.await_reply(caller, output);
         locks.release();
         let is_logged = locks.take_logged();
         let is_sure = !is_logged || self.acknowledge(caller, output, begin);
         if is_sure
-            && let Some(level) = gates.level
-            && self.has_written(caller, is_logged, access)
+            && let Some(level) = done.gates.level
+            && (is_logged || done.is_unrecorded)
+            && !is_of_primary
         {
             self.await_replicas(level, caller, output, begin);
         }
-        let may_tell = match self.by {
-            // The others are settled together.
-            Runs::OfPrimary { .. } | Runs::Beside { .. } => true,
-            _ => self.kernel.bucket.wait_for_lease(BUCKET_PATIENCE),
-        };
+        // Those beside workers are settled together.
+        let may_tell =
+            is_of_primary || self.beside.is_some() || kernel.bucket.wait_for_lease(BUCKET_PATIENCE);
         self.tell_if(may_tell, caller, output, begin);
         Ok(())
     }
 
-    /// What a command of a primary changes leads to its place in the stream. One that locks its shards one after the
-    /// other makes several records, of which the last one has to have the place: to do it twice does no harm.
-    fn begin_to_lead(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Option<StreamPlace> {
-        let Runs::OfPrimary { stream, offset } = self.by else { return None };
-        let place = StreamPlace { stream, offset, db: caller.db };
-        if !self.is_stepwise() {
-            locks.lead_to(place);
-        }
-        Some(place)
+    fn gives_up(&self) -> bool {
+        self.beside.is_some_and(|beside| (beside.gives_up)())
     }
 
-    fn lead_on(&self, place: StreamPlace, caller: &Caller, locks: &mut ShardLocks<'k>) {
-        if self.is_stepwise() {
-            locks.move_to(Some(StreamPlace { db: caller.db, ..place }));
-        }
-        locks.release();
-        locks.forget_lead();
+    fn has_given_way(&self) -> bool {
+        self.beside.is_some_and(|beside| beside.gave_way.get())
     }
 
-    /// Whether workers must not wait for the shards that the call holds. To say so costs more than a brief command
-    /// does.
-    fn may_take_long(&self, caller: &Caller) -> bool {
-        match &caller.transaction {
-            Some(queued) if self.command.is_exec() => {
-                queued.runs_programs() || queued.may_be_heavy() || queued.len() > BRIEF_REQUESTS
-            }
-            _ => !self.command.is_brief,
+    /// Something holds the call back. It waits a little, unless it gives up or gives way. Deadlines count from when it
+    /// runs, not from when it came.
+    fn wait_to_retry(&mut self) -> Result<(), Refused<'k>> {
+        if let Some(beside) = self.beside {
+            beside.gave_way.set((beside.gives_way)());
         }
-    }
-
-    fn is_stepwise(&self) -> bool {
-        matches!(self.command.spec.scope_of(self.args), Scope::Stepwise)
-    }
-
-    /// Waits for as long as a gate holds the call back.
-    fn pass_gates(
-        &mut self,
-        caller: &mut Caller,
-        locks: &mut ShardLocks<'k>,
-    ) -> Result<Gates, Refused<'k>> {
-        loop {
-            let gates = Gates::read(self.kernel, caller, self.now_ms);
-            match gates.judge(self.kernel, caller, locks, self.command, self.args) {
-                Verdict::Passes => return Ok(gates),
-                Verdict::Refused(refused) => return Err(refused),
-                Verdict::Held(_) => {
-                    locks.release();
-                    if self.by.stops_waiting() {
-                        return Err(self.refused(GAVE_UP));
-                    }
-                    self.wait_to_retry();
-                }
-            }
+        if self.has_given_way() || self.gives_up() {
+            return Err(Refused { command: Some(self.execution.command), error: GAVE_UP });
         }
+        interleaving::sleep(RETRY_AFTER);
+        let now_ms = &mut self.execution.turn.now_ms;
+        *now_ms = pipeline::renewed(*now_ms);
+        Ok(())
     }
 
     fn queue(&self, caller: &mut Caller, output: &mut Output) {
-        let queued = match self.by {
+        let Execution { turn: Turn { kernel, .. }, command, args, by } = self.execution;
+        let queued = match by {
             // The primary has executed it. Limits are for clients, and without it the data would be no copy any more.
-            Runs::OfPrimary { .. } => {
-                let keyspace = &self.kernel.keyspace;
-                caller.queue_up_to(u64::MAX, keyspace, self.command, self.args, None)
+            Executor::Primary { .. } => {
+                caller.queue_up_to(u64::MAX, &kernel.keyspace, command, args, None)
             }
-            _ => caller.queue(self.kernel, self.command, self.args, None),
+            _ => caller.queue(kernel, command, args, None),
         };
         match queued {
             Ok(()) => reply(caller, output, |reply| reply.queued()),
@@ -485,58 +382,12 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// Reads the values from disk that the call needs, while no shard is locked.
-    fn fetch(&self, caller: &Caller, locks: &mut ShardLocks<'k>) {
-        let (now_ms, mut reads) = (self.now_ms, Vec::new());
-        let added = if self.command.is_exec() {
-            pipeline::add_pending_reads_of_exec(self.kernel, locks, caller, now_ms, &mut reads)
-        } else {
-            let db = caller.db;
-            fetch::add_pending_reads(locks, db, self.command, self.args, now_ms, &mut reads)
-        };
-        debug_assert!(
-            added.is_ok() || !matches!(self.by, Runs::OfProgram | Runs::OfPrimary { .. }),
-            "these locks are waited for"
-        );
-        locks.release();
-        fetch::read_all(locks, &reads, now_ms);
-    }
-
-    fn refused(&self, error: CommandError) -> Refused<'k> {
-        Refused { command: Some(self.command), error }
-    }
-
-    /// The call has not run, and is to be tried again, unless it gives up.
-    fn retry_after(
-        &mut self,
-        interrupt: Interrupt,
-        locks: &mut ShardLocks<'k>,
-    ) -> Result<(), Refused<'k>> {
-        let Self { kernel, command, by, .. } = *self;
-        debug_assert!(matches!(by, Runs::Beside { .. }), "{} is interrupted", command.full_name);
-        locks.release();
-        if let Some(error) = kernel.busy_with_program(interrupt) {
-            return Err(self.refused(error));
-        }
-        if by.stops_waiting() {
-            return Err(self.refused(GAVE_UP));
-        }
-        self.wait_to_retry();
-        Ok(())
-    }
-
-    /// Deadlines count from when the call runs, not from when it came.
-    fn wait_to_retry(&mut self) {
-        interleaving::sleep(RETRY_AFTER);
-        self.now_ms = pipeline::renewed(self.now_ms);
-    }
-
     /// See [`Kernel::execute_at_once`].
     fn run_at_once(&self, caller: &mut Caller, output: &mut Output) -> bool {
-        let Self { kernel, command, args, .. } = *self;
-        let mut locks = kernel.keyspace.locks();
-        locks.set_origin(caller.origin());
-        let gates = Gates::read(kernel, caller, self.now_ms);
+        let Execution { turn, command, args, by } = self.execution;
+        let Turn { kernel, counters, now_ms, .. } = turn;
+        let mut locks = by.locks(kernel, command, caller);
+        let gates = Gates::read(kernel, caller, now_ms);
         let Access { writes, may_write, .. } = Access::of(command.spec);
         let policy = caller.sync_policy(kernel);
         let would_wait = writes && matches!(policy, SyncPolicy::Always | SyncPolicy::Bucket)
@@ -550,7 +401,7 @@ impl<'k> Run<'k, '_> {
             Verdict::Held(_) => return false,
             Verdict::Refused(refused) => {
                 reply(caller, output, |reply| {
-                    pipeline::refuse(kernel, self.counters, reply, &refused);
+                    pipeline::refuse(kernel, counters, reply, &refused);
                 });
                 return true;
             }
@@ -565,9 +416,10 @@ impl<'k> Run<'k, '_> {
             return false;
         }
         let begin = output.mark();
-        if self.enter(caller, &mut locks, output).is_some() {
+        if self.execution.run(caller, &mut locks, output).is_err() {
             return false;
         }
+        mute(caller, output, begin);
         if gates.watched {
             monitors::show(kernel, command, caller, args);
         }
@@ -579,48 +431,16 @@ impl<'k> Run<'k, '_> {
         true
     }
 
-    /// Runs the command, and accounts for it, unless it has to run again.
-    fn enter(
-        &self,
-        caller: &mut Caller,
-        locks: &mut ShardLocks<'k>,
-        output: &mut Output,
-    ) -> Option<Interrupt> {
-        let Self { kernel, counters, command, args, now_ms, by } = *self;
-        let begin = output.mark();
-        let late = match by {
-            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => Late::No,
-            Runs::Beside { .. } => Late::Yes(SHARD_PATIENCE),
-        };
-        // Clients that wait may need shards for which this thread would have to wait, a stream without limit.
-        let ready = match by {
-            Runs::AtOnce => Ready::ServeAtOnce,
-            Runs::OfPrimary { .. } if kernel.offload.is_open() => Ready::ServeAtOnce,
-            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => Ready::Serve,
-        };
-        let turn = Turn::new(kernel, counters, now_ms);
-        let attempt = Attempt { turn, command, args, mode: by.mode(), late, ready };
-        if let Err(interrupt) = attempt.run(caller, locks, output) {
-            debug_assert!(
-                !matches!(by, Runs::OfProgram | Runs::OfPrimary { .. }),
-                "{} waits for what it needs",
-                command.full_name
-            );
-            return Some(interrupt);
-        }
-        mute(caller, output, begin);
-        None
-    }
-
     /// Waits for a reply that comes later: that of a save, or of a switch of the log. No other command leaves one to
     /// others here.
     fn await_reply(&self, caller: &mut Caller, output: &mut Output) {
         let Some(pending) = caller.end_wait() else { return };
+        let Execution { turn: Turn { kernel, .. }, command, .. } = self.execution;
         let begin = output.mark();
         let mut reply = Reply::new(output, caller.proto);
         let outcome = match pending.awaited {
             Awaited::Save(save_id) => {
-                let outcome = self.kernel.persistence.wait(save_id);
+                let outcome = kernel.persistence.wait(save_id);
                 outcome.map_err(|reason| waiting::not_saved(&reason))
             }
             Awaited::LogSwitch { on, .. } => match self.await_log(on) {
@@ -630,7 +450,7 @@ impl<'k> Run<'k, '_> {
             },
             _ => Err(NO_CONNECTION),
         };
-        blocking::reply_late(self.kernel, Some(self.command.id), outcome, &mut reply);
+        blocking::reply_late(kernel, Some(command.id), outcome, &mut reply);
         if !pending.is_heard {
             output.truncate(begin);
         }
@@ -639,8 +459,8 @@ impl<'k> Run<'k, '_> {
     /// Waits until there is a log, or none, as the caller has asked for.
     fn await_log(&self, on: bool) -> Reached {
         loop {
-            let reached = self.kernel.durability.reached(on, true);
-            if !matches!(reached, Reached::Later(_)) || self.by.gives_up() {
+            let reached = self.execution.turn.kernel.durability.reached(on, true);
+            if !matches!(reached, Reached::Later(_)) || self.gives_up() {
                 return reached;
             }
             interleaving::sleep(RETRY_AFTER);
@@ -655,12 +475,6 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// True if a client's call has changed data.
-    fn has_written(&self, caller: &mut Caller, is_logged: bool, access: Access) -> bool {
-        let has_written = caller.has_written_unrecorded(self.kernel, access) || is_logged;
-        has_written && !matches!(self.by, Runs::OfPrimary { .. })
-    }
-
     /// Replaces the reply to a call that has written by an error, unless as many replicas as the level says confirm
     /// that in time.
     fn await_replicas(
@@ -670,10 +484,10 @@ impl<'k> Run<'k, '_> {
         output: &mut Output,
         begin: Mark,
     ) {
-        let kernel = self.kernel;
-        if !kernel.are_replicas_level(level, || self.by.gives_up()) {
+        let Execution { turn: Turn { kernel, .. }, command, .. } = self.execution;
+        if !kernel.are_replicas_level(level, || self.gives_up()) {
             let error = level.error();
-            kernel.count_error(&error, Some(self.command.id));
+            kernel.count_error(&error, Some(command.id));
             output.truncate(begin);
             Reply::new(output, caller.proto).error(&error);
         }
@@ -682,22 +496,23 @@ impl<'k> Run<'k, '_> {
     /// What the call has written is in the log. As durable as the caller wants it, it is acknowledged; if that cannot
     /// be, the reply is an error. Whether it is acknowledged.
     fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) -> bool {
+        let Execution { turn: Turn { kernel, .. }, command, by, .. } = self.execution;
         // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; when the
         // log has failed it ends at the next command, and a start asks for all that the log does not have.
-        if matches!(self.by, Runs::OfPrimary { .. }) {
+        if matches!(by, Executor::Primary { .. }) {
             return true;
         }
-        let Some(wal) = self.kernel.durability.wal_handle() else { return true };
-        let is_logged = match caller.sync_policy(self.kernel) {
-            _ if gates::tells_of_server(self.command.spec) => true,
+        let Some(wal) = kernel.durability.wal_handle() else { return true };
+        let is_logged = match caller.sync_policy(kernel) {
+            _ if gates::tells_of_server(command.spec) => true,
             _ if wal.has_write_error() => false,
             SyncPolicy::Always => wal.sync().is_ok(),
-            SyncPolicy::Bucket => match self.by {
-                Runs::Beside { owes_bucket, .. } => {
-                    owes_bucket.set(true);
+            SyncPolicy::Bucket => match self.beside {
+                Some(beside) => {
+                    beside.owes_bucket.set(true);
                     true
                 }
-                _ => self.kernel.bucket.wait(&self.kernel.feed, BUCKET_PATIENCE),
+                None => kernel.bucket.wait(&kernel.feed, BUCKET_PATIENCE),
             },
             _ => true,
         };
@@ -706,7 +521,7 @@ impl<'k> Run<'k, '_> {
         }
         if !is_logged {
             output.truncate(begin);
-            Reply::new(output, caller.proto).error(&self.kernel.not_in_bucket());
+            Reply::new(output, caller.proto).error(&kernel.not_in_bucket());
         }
         is_logged
     }
