@@ -22,6 +22,23 @@ use crate::slowlog;
 use crate::stats::Stat;
 use crate::waiting::{Awaited, Deferral, Obstacle};
 
+/// A request of the batch whose command is known.
+#[derive(Clone, Copy)]
+struct Current<'a, 'k> {
+    index: usize,
+    command: &'k Command,
+    args: Args<'a>,
+    planned: Planned,
+}
+
+/// What becomes of a request that does not pass unseen.
+enum Passage {
+    Runs,
+    IsAnswered,
+    /// The batch ends before it.
+    Ends(Progress),
+}
+
 impl<'k> BatchRunner<'k, '_> {
     /// Executes the requests of the batch in order: for each the gates, what it needs from disk, its run
     /// and its account.
@@ -74,42 +91,13 @@ impl<'k> BatchRunner<'k, '_> {
                 self.held.cut(output, false);
             }
             let access = self.held.level.map(|_| caller.access_of(command));
-            if !passes_unseen && !gates.are_open_to_queue(command) {
-                let verdict = gates.judge(self.kernel, caller, locks, command, args);
-                if gates.may_evict() {
-                    // Evicted keys are told before the reply, as in Redis.
-                    locks.tell_invalidated();
-                    let proto = caller.proto;
-                    caller.catch_up(&self.kernel.pubsub, output, proto);
-                }
-                match verdict {
-                    Verdict::Passes => {}
-                    Verdict::Refused(refused) => {
-                        self.refuse(caller, output, refused);
-                        continue;
-                    }
-                    Verdict::Held(deferral) => {
-                        progress = Progress::Held { index, deferral };
-                        break;
-                    }
-                }
-            }
-            if !passes_unseen && caller.is_in_transaction() && command.is_queued() {
-                if self.queue(caller, output, command, args, planned) == Queued::IsFull {
-                    progress = Progress::Closing;
-                    break;
-                }
-                continue;
-            }
-            if !passes_unseen && gates.has_spilled && caller.waits.may_fetch() {
-                match self.pending_reads(caller, locks, command, input, index, now_ms) {
-                    Ok(pending_reads) if pending_reads.is_empty() => {}
-                    Ok(pending_reads) => {
-                        progress = Progress::Fetching { index, pending_reads };
-                        break;
-                    }
-                    Err(busy) => {
-                        progress = Progress::Held { index, deferral: busy.into() };
+            let request = Current { index, command, args, planned };
+            if !passes_unseen {
+                match self.pass_gates(request, &gates, caller, locks, input, output, now_ms) {
+                    Passage::Runs => {}
+                    Passage::IsAnswered => continue,
+                    Passage::Ends(ends) => {
+                        progress = ends;
                         break;
                     }
                 }
@@ -121,37 +109,13 @@ impl<'k> BatchRunner<'k, '_> {
             if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
             {
                 meter.take_back(timing);
-                if let Some(error) = self.kernel.busy_with_program(interrupt) {
-                    self.refuse(caller, output, Refused { command: Some(command), error });
-                    continue;
-                }
-                if interrupt == Interrupt::Long && gates.has_spilled {
-                    // The next one may fetch values again.
-                    caller.waits.has_run();
-                }
-                if interrupt == Interrupt::Long && command.spec.flags.contains(Flags::NONBLOCKING) {
-                    // Its connection goes on.
-                    caller.end_caching(Some(command));
-                    if gates.watched {
-                        monitors::show(self.kernel, command, caller, args);
+                match self.interrupted(request, interrupt, &gates, caller, output, now_ms) {
+                    None => continue,
+                    Some(ends) => {
+                        progress = ends;
+                        break;
                     }
-                    continue;
                 }
-                // EXEC is shown behind what it runs.
-                if gates.watched && interrupt == Interrupt::Long && !command.is_exec() {
-                    monitors::show(self.kernel, command, caller, args);
-                }
-                progress = match interrupt {
-                    Interrupt::Busy(busy) => Progress::Held { index, deferral: busy.into() },
-                    Interrupt::Long => Progress::Waiting { index },
-                    // A worker judges right before it runs.
-                    Interrupt::Gate => Progress::Unconfirmed { index },
-                    Interrupt::Role => {
-                        let until_ms = now_ms + RETRY_ROLE_AFTER_MS;
-                        Progress::Held { index, deferral: Deferral::At(Obstacle::Role, until_ms) }
-                    }
-                };
-                break;
             }
             if let Some(access) = access {
                 let has_written = self.has_written(caller, locks, access);
@@ -181,23 +145,8 @@ impl<'k> BatchRunner<'k, '_> {
                 }
                 continue;
             }
-            if gates.has_spilled {
-                caller.waits.has_run();
-            }
-            // Messages that the command has led to follow its reply.
-            caller.end_caching(Some(command));
-            locks.tell_invalidated();
-            let proto = caller.proto;
-            caller.catch_up(&self.kernel.pubsub, output, proto);
-            if !command.is_data_only {
-                gates.reread(self.kernel, caller);
-            }
-            if gates.watched {
-                // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
-                monitors::show(self.kernel, command, caller, args);
-            }
-            if let Some(stops) = self.stops(caller, index) {
-                progress = stops;
+            if let Some(ends) = self.look_behind(request, &mut gates, caller, locks, output) {
+                progress = ends;
                 break;
             }
             // With another level for those behind it, they are another batch.
@@ -214,6 +163,129 @@ impl<'k> BatchRunner<'k, '_> {
         // Other threads must not wait for this shard while replies are sent.
         locks.release();
         progress
+    }
+
+    /// What a request passes that does not pass unseen: the gates, the queue of a transaction, what it needs from disk.
+    #[expect(clippy::too_many_arguments, reason = "the state of the batch")]
+    fn pass_gates(
+        &self,
+        Current { index, command, args, planned }: Current<'_, 'k>,
+        gates: &Gates,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        input: &[u8],
+        output: &mut Output,
+        now_ms: i64,
+    ) -> Passage {
+        if !gates.are_open_to_queue(command) {
+            let verdict = gates.judge(self.kernel, caller, locks, command, args);
+            if gates.may_evict() {
+                // Evicted keys are told before the reply, as in Redis.
+                self.tell(caller, locks, output);
+            }
+            match verdict {
+                Verdict::Passes => {}
+                Verdict::Refused(refused) => {
+                    self.refuse(caller, output, refused);
+                    return Passage::IsAnswered;
+                }
+                Verdict::Held(deferral) => {
+                    return Passage::Ends(Progress::Held { index, deferral });
+                }
+            }
+        }
+        if caller.is_in_transaction() && command.is_queued() {
+            return match self.queue(caller, output, command, args, planned) {
+                Queued::IsFull => Passage::Ends(Progress::Closing),
+                Queued::Yes => Passage::IsAnswered,
+            };
+        }
+        if gates.has_spilled && caller.waits.may_fetch() {
+            match self.pending_reads(caller, locks, command, input, index, now_ms) {
+                Ok(pending_reads) if pending_reads.is_empty() => {}
+                Ok(pending_reads) => {
+                    return Passage::Ends(Progress::Fetching { index, pending_reads });
+                }
+                Err(busy) => {
+                    return Passage::Ends(Progress::Held { index, deferral: busy.into() });
+                }
+            }
+        }
+        Passage::Runs
+    }
+
+    /// How the batch ends at a request that did not come to its end, unless it has its answer, or goes on elsewhere
+    /// without its connection.
+    #[cold]
+    fn interrupted(
+        &self,
+        Current { index, command, args, .. }: Current<'_, 'k>,
+        interrupt: Interrupt,
+        gates: &Gates,
+        caller: &mut Caller,
+        output: &mut Output,
+        now_ms: i64,
+    ) -> Option<Progress> {
+        if let Some(error) = self.kernel.busy_with_program(interrupt) {
+            self.refuse(caller, output, Refused { command: Some(command), error });
+            return None;
+        }
+        if interrupt == Interrupt::Long && gates.has_spilled {
+            // The next one may fetch values again.
+            caller.waits.has_run();
+        }
+        // EXEC is shown behind what it runs.
+        if gates.watched && interrupt == Interrupt::Long && !command.is_exec() {
+            monitors::show(self.kernel, command, caller, args);
+        }
+        match interrupt {
+            Interrupt::Long if command.spec.flags.contains(Flags::NONBLOCKING) => {
+                caller.end_caching(Some(command));
+                None
+            }
+            Interrupt::Busy(busy) => Some(Progress::Held { index, deferral: busy.into() }),
+            Interrupt::Long => Some(Progress::Waiting { index }),
+            // A worker judges right before it runs.
+            Interrupt::Gate => Some(Progress::Unconfirmed { index }),
+            Interrupt::Role => {
+                let until_ms = now_ms + RETRY_ROLE_AFTER_MS;
+                let deferral = Deferral::At(Obstacle::Role, until_ms);
+                Some(Progress::Held { index, deferral })
+            }
+        }
+    }
+
+    /// What follows a request that did not pass unseen: messages, changed gates, monitors. How the batch ends behind it,
+    /// if it does.
+    fn look_behind(
+        &self,
+        Current { index, command, args, .. }: Current<'_, 'k>,
+        gates: &mut Gates,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        output: &mut Output,
+    ) -> Option<Progress> {
+        if gates.has_spilled {
+            caller.waits.has_run();
+        }
+        // Messages that the command has led to follow its reply.
+        caller.end_caching(Some(command));
+        self.tell(caller, locks, output);
+        if !command.is_data_only {
+            gates.reread(self.kernel, caller);
+        }
+        if gates.watched {
+            // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
+            monitors::show(self.kernel, command, caller, args);
+        }
+        self.stops(caller, index)
+    }
+
+    /// Tells the invalidations that changes have led to, and writes the caller's messages.
+    fn tell(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>, output: &mut Output) {
+        locks.tell_invalidated();
+        let proto = caller.proto;
+        caller.catch_up(&self.kernel.pubsub, output, proto);
     }
 
     /// The command of a request; `None` if it has been answered.
