@@ -224,8 +224,8 @@ fn limits_end_scripts_and_undo_them() {
     assert!(reply.contains("script-memory-limit"), "{reply}");
     c.check("EXISTS k", ":0");
     // What is kept to undo it counts.
-    let writes = "for i = 1, 100000 do redis.call('set', KEYS[1] .. i, ARGV[1]) redis.call('set', KEYS[1] .. i, i) end";
-    let reply = c.call(&["EVAL", writes, "1", "k", &"x".repeat(1000)]).to_string();
+    let writes = "for i = 1, 1000 do redis.call('set', KEYS[1] .. i, ARGV[1]) redis.call('set', KEYS[1] .. i, i) end";
+    let reply = c.call(&["EVAL", writes, "1", "k", &"x".repeat(100_000)]).to_string();
     assert!(reply.contains("script-memory-limit"), "{reply}");
     c.check("DBSIZE", ":0");
     c.check("EVAL 'return 1' 0", ":1");

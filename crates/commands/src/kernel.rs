@@ -313,7 +313,8 @@ impl Kernel {
     }
 
     /// Whether what has passed the gates must not change data any more, or not yet, by what other threads have closed
-    /// since: a pause, a log or snapshots that fail, replicas that are missing for its level. To be asked with the keys locked, just before the change.
+    /// since: a pause, a log or snapshots that fail, replicas that are missing for its level. To be asked with the keys
+    /// locked, just before the change.
     #[must_use]
     pub fn has_closed(&self, access: Access, level: Option<ReplicaLevel>) -> bool {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();

@@ -20,14 +20,10 @@ use crate::clock;
 use crate::error::Interrupt;
 use crate::kernel::Kernel;
 use crate::offload::{Job, Offload, RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
-use crate::pipeline::{self, Execution, Executor, Stopped, Turn};
+use crate::pipeline::{self, Executed, Execution, Executor, SHARD_PATIENCE, Stopped, Turn};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::stats::Counters;
-
-/// A thread waits so long for shards that others hold for long, or that a program has held for so long, before it turns
-/// to other commands: a program may hold them without end.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The threads.
 pub struct LongCommands {
@@ -193,7 +189,7 @@ fn put_off(kernel: &Kernel, seat: Seat, job: Job, retry_after: Duration) {
 
 /// Serves the clients that wait for a key, or puts that off while others hold a shard for long.
 fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
-    let mut locks = kernel.keyspace.impatient_long_locks(PATIENCE);
+    let mut locks = kernel.keyspace.impatient_long_locks(SHARD_PATIENCE);
     locks.note_ready(key);
     let (counters, now_ms) = (seat.counters(kernel), clock::unix_ms());
     pipeline::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
@@ -220,12 +216,12 @@ fn execute(
             let mut locks = by.locks(kernel, command, caller);
             let execution = Execution { turn, command, args, by };
             match execution.execute(caller, &mut locks, output) {
-                Ok(done) => {
+                Ok(Executed::Ran { level, is_unrecorded }) => {
                     locks.release();
                     // Without a log replicas may have to have it.
-                    let is_awaited = done.is_unrecorded && done.gates.level.is_some();
-                    return Ok(locks.take_logged() || is_awaited);
+                    return Ok(locks.take_logged() || is_unrecorded && level.is_some());
                 }
+                Ok(Executed::Queued) => unreachable!("a worker keeps requests for EXEC itself"),
                 Err(Stopped::Interrupted(interrupt)) => return Err(interrupt),
                 Err(Stopped::Refused(refused)) => refused,
             }

@@ -1,7 +1,7 @@
-//! Threads that execute one request at a time, and what they have in common: each passes the same stages, once.
+//! How a thread executes one request at a time: [`Execution`] takes it through the stages once.
 //!
-//! They differ in what they wait for while they hold nothing, which is their own loop ([`Kernel::run`](Kernel), the
-//! threads for long commands of the server), and in what [`Executor`] says.
+//! [`Executor`] says how such threads differ. What interrupts a request is waited for in their own loops: `run` beside
+//! this file, and `long_commands` of the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,18 @@ use crate::kernel::Kernel;
 use crate::monitors;
 use crate::pipeline::fetch;
 use crate::pipeline::gates::{Gates, Verdict};
+use crate::pipeline::locking::held_by_program;
 use crate::pipeline::meter::{Meter, Timing, Words};
 use crate::pipeline::{
     Context, Mode, Refused, Request, Turn, add_pending_reads_of_exec, serve, serve_at_once,
 };
+use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::slowlog;
 
-/// Such a thread waits so long for shards that others hold for long, or that a program has held for so long, before it
-/// turns to something else: a program may hold them without end.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// A thread that has other things to do waits so long for shards that others hold for long, or that a program has held
+/// for so long: a program may hold them without end.
+pub const SHARD_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A transaction of no more brief requests of a primary is as brief: a worker waits for some ten microseconds at most.
 const BRIEF_REQUESTS: usize = 16;
@@ -36,10 +38,10 @@ const BRIEF_REQUESTS: usize = 16;
 /// Who executes a request.
 #[derive(Clone, Copy)]
 pub enum Executor<'a> {
-    /// A program that embeds the kernel, on a thread of its own. It waits for shards without a limit, for no key, and
-    /// announces no shard as busy: nobody else is served meanwhile.
+    /// A program that embeds the kernel. It waits for shards without a limit, and for no key.
     Program,
-    /// The same for the stream of a primary: it passes no gates, and changes lead to a place in the stream.
+    /// What follows a primary. It waits in the same way, passes no gates, and notes its place in the stream with each
+    /// change.
     Primary {
         /// The name of the stream.
         stream: [u8; STREAM_NAME_LEN],
@@ -48,7 +50,7 @@ pub enum Executor<'a> {
     },
     /// A thread for what takes long, beside workers that set aside requests for the shards that it holds.
     Beside {
-        /// The client that gets the reply if it may wait for keys.
+        /// The client of a request that a worker has sent here, and has shown to monitors. It may wait for keys.
         to: Option<&'a Destination>,
     },
     /// A thread that must not wait at all.
@@ -65,7 +67,7 @@ impl<'a> Executor<'a> {
     ) -> ShardLocks<'k> {
         let keyspace = &kernel.keyspace;
         let mut locks = match self {
-            Self::Beside { .. } => keyspace.impatient_long_locks(PATIENCE),
+            Self::Beside { .. } => keyspace.impatient_long_locks(SHARD_PATIENCE),
             Self::Primary { .. } if may_take_long(command, caller) => keyspace.long_locks(),
             Self::Program | Self::Primary { .. } | Self::AtOnce => keyspace.locks(),
         };
@@ -126,13 +128,16 @@ pub struct Execution<'a, 'k> {
 }
 
 /// What became of a request.
-pub struct Executed {
-    /// The gates that it has passed.
-    pub gates: Gates,
-    /// It waits for EXEC.
-    pub is_queued: bool,
-    /// It may have changed data of which neither a log nor a stream tells.
-    pub is_unrecorded: bool,
+pub enum Executed {
+    /// It is one of a transaction, to be kept for EXEC.
+    Queued,
+    /// It has run.
+    Ran {
+        /// The replicas that are to have its changes before its reply is sent.
+        level: Option<ReplicaLevel>,
+        /// It may have changed data of which neither a log nor a stream tells.
+        is_unrecorded: bool,
+    },
 }
 
 /// Why a request has not run. It has changed and replied nothing.
@@ -165,34 +170,53 @@ impl<'k> Execution<'_, 'k> {
             }
         }
         if caller.is_in_transaction() && command.is_queued() {
-            return Ok(Executed { gates, is_queued: true, is_unrecorded: false });
+            return Ok(Executed::Queued);
         }
-        if gates.has_spilled {
-            self.fetch(caller, locks);
-        }
-        let place = self.begin_to_lead(caller, locks);
-        let done = self.run(caller, locks, output);
-        if let Some(place) = place {
-            self.lead_on(place, caller, locks);
-        }
+        let done = self.run_apart(caller, locks, output, gates.has_spilled);
         if let Err(interrupt) = done {
             debug_assert!(!by.waits_for_all(), "{} is interrupted", command.full_name);
+            debug_assert_ne!(interrupt, Interrupt::Long, "{} is here already", command.full_name);
             let stopped = |error| Stopped::Refused(Refused { command: Some(command), error });
             let error = kernel.busy_with_program(interrupt);
             return Err(error.map_or(Stopped::Interrupted(interrupt), stopped));
         }
-        // In the order of the changes. A worker has shown what it has sent away, but for EXEC, which is shown behind
+        // In the order of the changes. A worker has shown what it has sent here, but for EXEC, which is shown behind
         // what it runs.
         let is_shown = matches!(by, Executor::Beside { to: Some(_) }) && !command.is_exec();
         if gates.watched && !is_shown {
             monitors::show(kernel, command, caller, args);
         }
         let is_unrecorded = caller.has_written_unrecorded(kernel, access);
-        Ok(Executed { gates, is_queued: false, is_unrecorded })
+        Ok(Executed::Ran { level: gates.level, is_unrecorded })
+    }
+
+    /// Runs the request once what it needs is in memory, and with its place in the stream.
+    fn run_apart(
+        &self,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        output: &mut Output,
+        has_spilled: bool,
+    ) -> Result<(), Interrupt> {
+        let Self { turn: Turn { kernel, .. }, command, args, by } = *self;
+        if matches!(by, Executor::Beside { .. })
+            && let Some(busy) = held_by_program(kernel, caller, command, args, SHARD_PATIENCE)
+        {
+            return Err(Interrupt::Busy(busy));
+        }
+        if has_spilled {
+            self.fetch(caller, locks)?;
+        }
+        let place = self.note_place(caller, locks);
+        let done = self.run(caller, locks, output);
+        if let Some(place) = place {
+            self.log_place(place, caller, locks);
+        }
+        done
     }
 
     /// Reads the values from disk that the call needs, while no shard is locked.
-    fn fetch(&self, caller: &Caller, locks: &mut ShardLocks<'k>) {
+    fn fetch(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Result<(), Interrupt> {
         let Self { turn: Turn { kernel, now_ms, .. }, command, args, by } = *self;
         let mut reads = Vec::new();
         let added = if command.is_exec() {
@@ -203,11 +227,12 @@ impl<'k> Execution<'_, 'k> {
         debug_assert!(added.is_ok() || !by.waits_for_all(), "these locks are waited for");
         locks.release();
         fetch::read_all(locks, &reads, now_ms);
+        added.map_err(Interrupt::Busy)
     }
 
     /// What a command of a primary changes leads to its place in the stream. One that locks its shards one after the
     /// other makes several records, of which the last one has to have the place: to do it twice does no harm.
-    fn begin_to_lead(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Option<StreamPlace> {
+    fn note_place(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Option<StreamPlace> {
         let Executor::Primary { stream, offset } = self.by else { return None };
         let place = StreamPlace { stream, offset, db: caller.db };
         if !self.is_stepwise() {
@@ -216,7 +241,7 @@ impl<'k> Execution<'_, 'k> {
         Some(place)
     }
 
-    fn lead_on(&self, place: StreamPlace, caller: &Caller, locks: &mut ShardLocks<'k>) {
+    fn log_place(&self, place: StreamPlace, caller: &Caller, locks: &mut ShardLocks<'k>) {
         if self.is_stepwise() {
             locks.move_to(Some(StreamPlace { db: caller.db, ..place }));
         }
@@ -270,12 +295,9 @@ impl<'k> Execution<'_, 'k> {
         let reply = Reply::new(output, caller.proto);
         let request = Request::new(caller, self.command, self.args, self.by.mode());
         let mut context = Context::new(self.turn, request, locks, reply);
-        if !matches!(self.by, Executor::Beside { .. }) {
-            return context.run();
-        }
-        match context.held_by_program(PATIENCE) {
-            Some(busy) => Some(Interrupt::Busy(busy)),
-            None => context.run_late(),
+        match self.by {
+            Executor::Beside { .. } => context.run_late(),
+            _ => context.run(),
         }
     }
 

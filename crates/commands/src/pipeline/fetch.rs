@@ -92,6 +92,9 @@ pub fn add_pending_reads(
     Ok(())
 }
 
+/// As many reads before it are compared with a new one: to read a value twice is no fault, to compare each with all is.
+const COMPARED: usize = 32;
+
 /// Adds the value of a key if it is on disk. A request whose shard is busy must not run before that is known: the shard
 /// may be free by then, and the worker would read the value itself, with the shard locked.
 ///
@@ -107,7 +110,7 @@ pub fn add_key(
     let found = locks.keyspace().key(key);
     locks.reach(found.hash())?;
     if let Some(location) = locks.db(db, found.hash(), now_ms).spilled_at(found)
-        && !pending_reads.iter().any(|read| read.location == location)
+        && !pending_reads.iter().rev().take(COMPARED).any(|read| read.location == location)
     {
         pending_reads.push(PendingRead { db, key: key.into(), location });
     }

@@ -12,10 +12,13 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 
 use super::{Context, Done, Handler, Mode, Request, renewed};
-use crate::command::{Access, Scope, Spec, Weight};
+use crate::caller::Caller;
+use crate::command::{Access, Command, Scope, Spec, Weight};
 use crate::error::{CommandError, Interrupt};
+use crate::kernel::Kernel;
 use crate::transaction::Needs;
 use tierce_keyspace::{Busy, KeyHash, MultiShardGuard, ShardLocks};
+use tierce_wire::resp::Args;
 
 /// What the body of a command is entered by.
 pub(super) fn way_in(spec: &Spec, run: Handler) -> Handler {
@@ -116,29 +119,6 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// A shard that the command has declared and a program has held for so long, if there is one: to wait for it may
-    /// be to wait without end.
-    #[must_use]
-    pub fn held_by_program(&self, for_long: Duration) -> Option<Busy> {
-        let running = &self.kernel.scripts.running;
-        let any = || running.any_held(for_long);
-        let one_of = |hashes: &[KeyHash]| {
-            let mut shards = hashes.iter().map(|hash| self.kernel.keyspace.shard_of(*hash));
-            shards.find(|shard| running.refusal(*shard, for_long).is_some())
-        };
-        any()?;
-        let shard = match (&self.caller.transaction, self.command.spec.scope_of(self.call.args())) {
-            (Some(queued), _) if self.command.is_exec() => match queued.needs() {
-                Needs::All => any(),
-                Needs::Keys(keys) => one_of(keys),
-            },
-            (_, Scope::Nothing | Scope::Apart) => None,
-            (_, Scope::Keys | Scope::InTurns | Scope::Program) => one_of(&self.declared_keys()),
-            (_, Scope::Stepwise | Scope::All | Scope::AllInTurns | Scope::OfCall(_)) => any(),
-        };
-        shard.map(|shard| Busy { shard })
-    }
-
     /// Whether the command runs inside of a guard that holds shards for several.
     #[must_use]
     pub fn is_within(&self) -> bool {
@@ -198,9 +178,7 @@ impl<'k> Context<'_, 'k> {
     }
 
     pub(super) fn declared_keys(&self) -> Vec<KeyHash> {
-        let args = self.call.args();
-        let keys = self.command.spec.key_indexes(args);
-        keys.map(|index| self.kernel.keyspace.hash(&args[index])).collect()
+        declared_keys(self.kernel, self.command, self.call.args())
     }
 
     /// Locks the shard of a key, for a command that is not known to need it before it runs.
@@ -231,4 +209,40 @@ impl<'k> Context<'_, 'k> {
         ctx.guard.declared.clone_from(&guard.declared);
         Ok(body(&mut ctx))
     }
+}
+
+fn declared_keys(kernel: &Kernel, command: &Command, args: Args<'_>) -> Vec<KeyHash> {
+    let keys = command.spec.key_indexes(args);
+    keys.map(|index| kernel.keyspace.hash(&args[index])).collect()
+}
+
+/// A shard that the call has declared and a program has held for so long, if there is one: to wait for it may be to wait
+/// without end.
+#[must_use]
+pub(super) fn held_by_program(
+    kernel: &Kernel,
+    caller: &Caller,
+    command: &Command,
+    args: Args<'_>,
+    for_long: Duration,
+) -> Option<Busy> {
+    let running = &kernel.scripts.running;
+    let any = || running.any_held(for_long);
+    let one_of = |hashes: &[KeyHash]| {
+        let mut shards = hashes.iter().map(|hash| kernel.keyspace.shard_of(*hash));
+        shards.find(|shard| running.refusal(*shard, for_long).is_some())
+    };
+    any()?;
+    let shard = match (&caller.transaction, command.spec.scope_of(args)) {
+        (Some(queued), _) if command.is_exec() => match queued.needs() {
+            Needs::All => any(),
+            Needs::Keys(keys) => one_of(keys),
+        },
+        (_, Scope::Nothing | Scope::Apart) => None,
+        (_, Scope::Keys | Scope::InTurns | Scope::Program) => {
+            one_of(&declared_keys(kernel, command, args))
+        }
+        (_, Scope::Stepwise | Scope::All | Scope::AllInTurns | Scope::OfCall(_)) => any(),
+    };
+    shard.map(|shard| Busy { shard })
 }

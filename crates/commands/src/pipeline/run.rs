@@ -26,7 +26,7 @@ use crate::lease::Holding;
 use crate::monitors;
 use crate::pipeline::blocking;
 use crate::pipeline::gates::{self, Gates, Verdict};
-use crate::pipeline::{self, Execution, Executor, Refused, Stopped, Turn};
+use crate::pipeline::{self, Executed, Execution, Executor, Refused, Stopped, Turn};
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::waiting::{self, Awaited};
@@ -112,10 +112,7 @@ impl Kernel {
             self.execute(caller, args, output);
             return Some(Owed::default());
         };
-        let (owes_bucket, gave_way) = (Cell::new(false), Cell::new(false));
-        let beside = Beside { gives_up, gives_way, gave_way: &gave_way, owes_bucket: &owes_bucket };
-        self.run_beside(beside, (command, args), caller, output);
-        (!gave_way.get()).then(|| Owed { bucket: owes_bucket.get() })
+        self.run_beside((gives_up, gives_way), (command, args), caller, output)
     }
 
     /// Executes EXEC in the same way, by whatever name clients call it.
@@ -128,11 +125,9 @@ impl Kernel {
         let mut args = OwnedArgs::new();
         args.push(b"exec").expect("a short one");
         let command = self.commands.find_original(b"exec").expect("the table has it");
-        let (owes_bucket, gave_way) = (Cell::new(false), Cell::new(false));
-        let gives_way = &|| false;
-        let beside = Beside { gives_up, gives_way, gave_way: &gave_way, owes_bucket: &owes_bucket };
-        self.run_beside(beside, (command, args.as_args()), caller, output);
-        Owed { bucket: owes_bucket.get() }
+        let owed =
+            self.run_beside((gives_up, &|| false), (command, args.as_args()), caller, output);
+        owed.expect("it gives no way")
     }
 
     /// Waits until the replies to calls beside workers may be shown, or until `gives_up` says so.
@@ -197,26 +192,29 @@ impl Kernel {
         let counters = self.spare.take(self.commands.id_count());
         let turn = Turn::new(self, &counters, clock::unix_ms());
         let execution = Execution { turn, command, args, by: Executor::AtOnce };
-        let is_through = Run { execution, beside: None }.run_at_once(caller, output);
+        let is_through = Run { execution, terms: None }.run_at_once(caller, output);
         self.spare.give_back(counters);
         is_through
     }
 
     fn run_beside(
         &self,
-        beside: Beside<'_>,
+        (gives_up, gives_way): (&dyn Fn() -> bool, &dyn Fn() -> bool),
         call: (&Command, Args<'_>),
         caller: &mut Caller,
         output: &mut Output,
-    ) {
+    ) -> Option<Owed> {
+        let (gave_way, owes_bucket) = (Cell::new(false), Cell::new(false));
+        let terms = Terms { gives_up, gives_way, gave_way: &gave_way, owes_bucket: &owes_bucket };
         let by = Executor::Beside { to: None };
-        self.run_by(by, Some(beside), call, caller, output, clock::unix_ms());
+        self.run_by(by, Some(terms), call, caller, output, clock::unix_ms());
+        (!gave_way.get()).then(|| Owed { bucket: owes_bucket.get() })
     }
 
     fn run_by(
         &self,
         by: Executor<'_>,
-        beside: Option<Beside<'_>>,
+        terms: Option<Terms<'_>>,
         (command, args): (&Command, Args<'_>),
         caller: &mut Caller,
         output: &mut Output,
@@ -224,7 +222,7 @@ impl Kernel {
     ) {
         let counters = self.spare.take(self.commands.id_count());
         let turn = Turn::new(self, &counters, now_ms);
-        let mut run = Run { execution: Execution { turn, command, args, by }, beside };
+        let mut run = Run { execution: Execution { turn, command, args, by }, terms };
         let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
             false => run.run(caller, output),
             true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
@@ -281,9 +279,9 @@ const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
 /// A call that waits for the bucket looks this often whether it gives up.
 const SETTLE_LOOK: Duration = Duration::from_millis(100);
 
-/// What a call beside workers asks while it waits, and what it tells in the end.
+/// The terms on which a call beside workers waits, and what it tells in the end.
 #[derive(Clone, Copy)]
-struct Beside<'a> {
+struct Terms<'a> {
     /// Whether it stops waiting.
     gives_up: &'a dyn Fn() -> bool,
     /// True if it leaves its thread to others, and begins again later.
@@ -298,7 +296,7 @@ struct Beside<'a> {
 struct Run<'k, 'a> {
     execution: Execution<'a, 'k>,
     /// For one beside workers.
-    beside: Option<Beside<'a>>,
+    terms: Option<Terms<'a>>,
 }
 
 impl<'k> Run<'k, '_> {
@@ -307,9 +305,13 @@ impl<'k> Run<'k, '_> {
         let is_of_primary = matches!(by, Executor::Primary { .. });
         let mut locks = by.locks(kernel, command, caller);
         let begin = output.mark();
-        let done = loop {
+        let (level, is_unrecorded) = loop {
             match self.execution.execute(caller, &mut locks, output) {
-                Ok(done) => break done,
+                Ok(Executed::Queued) => {
+                    self.queue(caller, output);
+                    return Ok(());
+                }
+                Ok(Executed::Ran { level, is_unrecorded }) => break (level, is_unrecorded),
                 Err(Stopped::Refused(refused)) => return Err(refused),
                 Err(Stopped::Interrupted(_)) => {
                     locks.release();
@@ -317,42 +319,38 @@ impl<'k> Run<'k, '_> {
                 }
             }
         };
-        if done.is_queued {
-            self.queue(caller, output);
-            return Ok(());
-        }
         mute(caller, output, begin);
         self.await_reply(caller, output);
         locks.release();
         let is_logged = locks.take_logged();
         let is_sure = !is_logged || self.acknowledge(caller, output, begin);
         if is_sure
-            && let Some(level) = done.gates.level
-            && (is_logged || done.is_unrecorded)
+            && let Some(level) = level
+            && (is_logged || is_unrecorded)
             && !is_of_primary
         {
             self.await_replicas(level, caller, output, begin);
         }
         // Those beside workers are settled together.
         let may_tell =
-            is_of_primary || self.beside.is_some() || kernel.bucket.wait_for_lease(BUCKET_PATIENCE);
+            is_of_primary || self.terms.is_some() || kernel.bucket.wait_for_lease(BUCKET_PATIENCE);
         self.tell_if(may_tell, caller, output, begin);
         Ok(())
     }
 
     fn gives_up(&self) -> bool {
-        self.beside.is_some_and(|beside| (beside.gives_up)())
+        self.terms.is_some_and(|terms| (terms.gives_up)())
     }
 
     fn has_given_way(&self) -> bool {
-        self.beside.is_some_and(|beside| beside.gave_way.get())
+        self.terms.is_some_and(|terms| terms.gave_way.get())
     }
 
     /// Something holds the call back. It waits a little, unless it gives up or gives way. Deadlines count from when it
     /// runs, not from when it came.
     fn wait_to_retry(&mut self) -> Result<(), Refused<'k>> {
-        if let Some(beside) = self.beside {
-            beside.gave_way.set((beside.gives_way)());
+        if let Some(terms) = self.terms {
+            terms.gave_way.set((terms.gives_way)());
         }
         if self.has_given_way() || self.gives_up() {
             return Err(Refused { command: Some(self.execution.command), error: GAVE_UP });
@@ -507,9 +505,9 @@ impl<'k> Run<'k, '_> {
             _ if gates::tells_of_server(command.spec) => true,
             _ if wal.has_write_error() => false,
             SyncPolicy::Always => wal.sync().is_ok(),
-            SyncPolicy::Bucket => match self.beside {
-                Some(beside) => {
-                    beside.owes_bucket.set(true);
+            SyncPolicy::Bucket => match self.terms {
+                Some(terms) => {
+                    terms.owes_bucket.set(true);
                     true
                 }
                 None => kernel.bucket.wait(&kernel.feed, BUCKET_PATIENCE),

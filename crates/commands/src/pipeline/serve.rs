@@ -2,13 +2,13 @@
 
 use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tierce_keyspace::{KeyHash, Returned, ShardLocks, WaitKey, Waiter};
 use tierce_output::Output;
 
 use super::blocking::{Blocked, ENDED_BY_ROLE, answer_in_vain};
-use super::{Mode, Served};
+use super::locking::held_by_program;
+use super::{Mode, SHARD_PATIENCE, Served};
 use crate::acl;
 use crate::answer::{Answer, Answered};
 use crate::caller::Caller;
@@ -21,9 +21,6 @@ use crate::pipeline::{self, Context, Refused, Request, Turn};
 use crate::reply::Reply;
 use crate::slowlog;
 use crate::stats::Counters;
-
-/// To wait for a shard that a program has held for so long may be to wait without end.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What serving needs besides the data.
 struct Serving<'k, 'o> {
@@ -152,7 +149,8 @@ impl<'k> Serving<'k, '_> {
     /// True if another thread than a worker would wait for the shard in vain, as is known.
     fn is_held_by_program(&self, locks: &ShardLocks<'k>, hash: KeyHash) -> bool {
         let shard = self.kernel.keyspace.shard_of(hash);
-        self.may_leave(locks) && self.kernel.scripts.running.refusal(shard, PATIENCE).is_some()
+        self.may_leave(locks)
+            && self.kernel.scripts.running.refusal(shard, SHARD_PATIENCE).is_some()
     }
 
     /// True for another thread than a worker, if there are threads that try again what it leaves.
@@ -266,7 +264,11 @@ impl<'k> Serving<'k, '_> {
             pipeline::refuse(self.kernel, self.counters, &mut reply, &refused);
             return Outcome::Refused;
         }
-        let may_leave = self.may_leave(locks);
+        if self.may_leave(locks)
+            && let Some(busy) = held_by_program(self.kernel, caller, command, args, SHARD_PATIENCE)
+        {
+            return Outcome::Interrupted(Interrupt::Busy(busy));
+        }
         let must_be_brief = locks.is_of_worker() || self.at_once;
         let served = Served { is_on_worker: must_be_brief, ..Served::default() };
         let level = caller.replica_level(self.kernel);
@@ -275,9 +277,6 @@ impl<'k> Serving<'k, '_> {
         let turn = Turn::new(self.kernel, self.counters, self.now_ms);
         let request = Request::new(caller, command, args, Mode::Served(&served));
         let mut ctx = Context::new(turn, request, locks, reply);
-        if may_leave && let Some(busy) = ctx.held_by_program(PATIENCE) {
-            return Outcome::Interrupted(Interrupt::Busy(busy));
-        }
         if let Err(error) = ctx.enter() {
             match ctx.fail(&error) {
                 Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
