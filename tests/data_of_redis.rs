@@ -104,6 +104,20 @@ fn a_snapshot_is_taken_over_where_redis_would_start_empty() {
     durable(&dir).start().connect().check("DBSIZE", ":3");
 }
 
+/// Redis makes an empty appendonly.aof, until something is written, but no snapshot of no bytes.
+#[test]
+fn a_start_beside_a_snapshot_of_no_bytes_is_refused() {
+    let dir = TempDir::new();
+    let snapshot = dir.write("dump.rdb", "");
+    for more in [&[("appendonly", "no")][..], &[("appendonly", "yes")]] {
+        let said = refused(&dir, more);
+        assert!(said.contains("dump.rdb"), "{said}");
+    }
+    fs::remove_file(&snapshot).expect("there");
+    dir.write("appendonly.aof", "");
+    durable(&dir).start().connect().check("DBSIZE", ":0");
+}
+
 #[test]
 fn the_single_file_of_earlier_versions_may_have_a_torn_end() {
     let dir = TempDir::new();

@@ -282,6 +282,48 @@ fn an_import_that_fails_leaves_nothing_behind() {
     assert_eq!(names.len(), 1, "{names:?}");
 }
 
+/// A copy that failed leaves such files.
+#[test]
+fn a_file_of_no_bytes_is_refused_unless_redis_makes_such_files() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let launch = durable(&dir);
+    launch.start().connect().check("SET mine 1", "+OK");
+    let import = |source: &Path| run(&["import", text(source), "--dir", text(&dir), "--replace"]);
+    let aof = scratch.path().join("appendonlydir");
+    fs::create_dir(&aof).expect("a directory");
+    let write = |name: &str, content: &str| {
+        fs::write(aof.join(name), content).expect("a file");
+    };
+    let manifest = |base: &str| {
+        let increment = "file appendonly.aof.1.incr.aof seq 1 type i";
+        let text = format!("file {base} seq 1 type b\n{increment}\n");
+        write("appendonly.aof.manifest", &text);
+    };
+    let refused = |source: &Path, named: &str| {
+        let (code, said) = import(source);
+        assert_eq!((code, said.lines().count()), (2, 1), "{said}");
+        assert!(said.contains(named), "{said}");
+        launch.start().connect().check("GET mine", "\"1\"");
+    };
+    for name in ["dump.rdb", "appendonly.aof", "all.jsonl"] {
+        refused(&scratch.write(name, ""), &format!("{name} is empty"));
+    }
+    refused(&aof, "manifest");
+    write("appendonly.aof.manifest", "");
+    refused(&aof, "manifest");
+    manifest("appendonly.aof.1.base.rdb");
+    write("appendonly.aof.1.base.rdb", "");
+    write("appendonly.aof.1.incr.aof", "");
+    refused(&aof, "appendonly.aof.1.base.rdb is empty");
+    // A base of commands has none if there were no keys, and an increment, if nothing was written since.
+    manifest("appendonly.aof.1.base.aof");
+    write("appendonly.aof.1.base.aof", "");
+    let (code, said) = import(&aof);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("keys there are now: 0"), "{said}");
+}
+
 #[test]
 fn a_backup_is_a_copy_of_one_moment() {
     let scratch = TempDir::new();

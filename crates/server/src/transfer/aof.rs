@@ -7,18 +7,34 @@ use tierce_rdb::aof::Manifest;
 
 use super::error::TransferError;
 
-/// The files to read, in order: one, or those of an append-only directory or of its manifest.
+/// The files to read, in order: one, or those of an append-only directory or of its manifest. One without any bytes is
+/// what a copy that failed has left, unless Redis makes such files.
 pub(super) fn files(source: &Path) -> Result<Vec<PathBuf>, TransferError> {
     let metadata = fs::metadata(source).map_err(TransferError::io("read", source))?;
     let (path, source) = match source.parent() {
         _ if metadata.is_dir() => (manifest(source)?, source),
         Some(dir) if is_manifest(source) => (source.to_owned(), dir),
-        _ => return Ok(vec![source.to_owned()]),
+        _ => {
+            let file = source.to_owned();
+            return if metadata.len() == 0 {
+                Err(TransferError::Empty { file })
+            } else {
+                Ok(vec![file])
+            };
+        }
     };
     let text = fs::read(&path).map_err(TransferError::io("read", &path))?;
     let manifest =
         Manifest::parse(&text).map_err(|error| TransferError::Manifest { path, source: error })?;
-    Ok(manifest.files().map(|file| source.join(&file.name)).collect())
+    let files: Vec<_> = manifest.files().map(|file| source.join(&file.name)).collect();
+    // A base of commands has no bytes if there were no keys, as has an increment to which nothing was written.
+    let is_snapshot =
+        |file: &&PathBuf| file.extension().is_some_and(|extension| extension == "rdb");
+    let is_empty = |file: &&PathBuf| fs::metadata(file).is_ok_and(|metadata| metadata.len() == 0);
+    match files.iter().filter(is_snapshot).find(is_empty) {
+        Some(file) => Err(TransferError::Empty { file: file.clone() }),
+        None => Ok(files),
+    }
 }
 
 fn is_manifest(path: &Path) -> bool {

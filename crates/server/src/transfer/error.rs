@@ -55,6 +55,12 @@ pub enum TransferError {
         /// What is wrong.
         source: tierce_rdb::aof::ManifestError,
     },
+    /// A file without any bytes.
+    #[error("{} is empty (0 bytes, or a pipe): there is nothing in it to import; take a whole copy of the file", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
     /// A file of Redis is damaged or cut short.
     #[error("{}: {source}; take a whole copy of the file, or mend it (redis-check-rdb, redis-check-aof --fix)", path.display())]
     Format {

@@ -47,7 +47,8 @@ pub fn find_data_of_redis(settings: &Settings) -> Option<PathBuf> {
     if manifest.is_file() {
         return Some(manifest);
     }
-    if old_aof.is_file() {
+    // Until something is written, Redis has an empty one.
+    if fs::metadata(&old_aof).is_ok_and(|file| file.is_file() && file.len() > 0) {
         return Some(old_aof);
     }
     // Files under another name, or without their manifest: the import says what is wrong with them.
@@ -166,7 +167,9 @@ pub(super) mod tests {
         dir.write("appendonlydir/appendonly.aof.1.base.rdb", "");
         let without_manifest = Some(dir.path().join("appendonlydir"));
         assert_eq!(find_data_of_redis(&plain), without_manifest);
-        let single = dir.write("appendonly.aof", "");
+        dir.write("appendonly.aof", "");
+        assert_eq!(find_data_of_redis(&plain), without_manifest, "it is empty");
+        let single = dir.write("appendonly.aof", "*");
         assert_eq!(find_data_of_redis(&plain), Some(single));
         let manifest = dir.write("appendonlydir/appendonly.aof.manifest", "");
         assert_eq!(find_data_of_redis(&plain), Some(manifest));

@@ -184,7 +184,7 @@ impl Import<'_> {
         let metadata = file.metadata().map_err(TransferError::io("read", path))?;
         self.written_ms_max = values::written_ms_max(&metadata);
         if metadata.len() == 0 {
-            // The increment of a directory that was just begun.
+            // A file of a directory that was just begun; others were refused.
             return Ok(());
         }
         if begins_with_lines(&file) {
