@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rustix::process::Signal;
 use tierce_harness::{Launch, TempDir, encode, wait_until, words};
 
 use crate::{launch, program};
@@ -322,6 +323,53 @@ fn a_file_of_no_bytes_is_refused_unless_redis_makes_such_files() {
     let (code, said) = import(&aof);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("keys there are now: 0"), "{said}");
+}
+
+/// Every file below a directory, with its bytes and the time of its last change; directories, with theirs.
+fn everything(dir: &Path) -> Vec<(PathBuf, std::time::SystemTime, Vec<u8>)> {
+    let metadata = fs::metadata(dir).expect("there");
+    let mut all = vec![(dir.to_owned(), metadata.modified().expect("a time"), Vec::new())];
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(everything(&path));
+        } else {
+            let modified = entry.metadata().expect("there").modified().expect("a time");
+            all.push((path.clone(), modified, fs::read(&path).expect("a file")));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn an_export_and_an_import_that_is_refused_change_no_file_of_the_data() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let mut server = durable(&dir).start();
+    let mut c = server.connect();
+    c.check("MSET a 1 b 2", "+OK");
+    c.check("LPUSH l x", ":1");
+    server.signal(Signal::KILL);
+    server.wait_for_end();
+    let before = everything(&dir);
+    for format in ["rdb", "aof", "jsonl"] {
+        let out = scratch.path().join(format);
+        let (code, said) = run(&["export", text(&out), "--format", format, "--dir", text(&dir)]);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("3 keys"), "{said}");
+        assert!(everything(&dir) == before, "{format}");
+    }
+    let (whole, unknown) = (scratch.path().join("rdb"), scratch.path().join("unknown.aof"));
+    fs::write(&unknown, encode(&["NOSUCHTHING"])).expect("a file");
+    for arguments in [&[text(&whole)][..], &[text(&unknown), "--replace"]] {
+        let (code, said) = run(&[&["import", "--dir", text(&dir)], arguments].concat());
+        assert_eq!(code, 2, "{said}");
+        assert!(everything(&dir) == before, "{arguments:?}");
+    }
+    let (code, said) = run(&["import", text(&whole), "--merge", "--dir", text(&dir)]);
+    assert_eq!(code, 0, "{said}");
+    durable(&dir).start().connect().check("MGET a b", r#"["1", "2"]"#);
 }
 
 #[test]

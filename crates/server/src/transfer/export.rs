@@ -9,7 +9,7 @@ use tierce_rdb::aof::{BASE_REMARK, Manifest};
 use tierce_rdb::{Writer, WriterOptions};
 
 use super::error::TransferError;
-use super::store::Store;
+use super::store::{Store, has_log};
 use super::{Progress, Stage, jsonl};
 use crate::durability;
 use crate::persistence::{Encoder, Install, NewFile, OwnFiles, SaveError, Syncing, values};
@@ -64,7 +64,7 @@ pub fn export(
 ) -> Result<Exported, TransferError> {
     let ExportOptions { dir, target, format, databases } = options;
     let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
-    if !log_dir.join("MANIFEST").is_file() {
+    if !has_log(&log_dir) {
         return Err(TransferError::NoData { dir: dir.clone() });
     }
     if fs::symlink_metadata(target).is_ok() {

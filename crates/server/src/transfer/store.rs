@@ -1,7 +1,8 @@
 //! Loads the data of a directory that no server uses into memory, and writes it back.
 //!
 //! A new log is written beside the present one, and one system call exchanges the two. The lock of
-//! the present log is held from before it is read until after that.
+//! the present log is held from before it is read until after that. Its files are read on a disk that keeps changes to
+//! itself, such as the end that recovery cuts off.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use tierce_cask::disk::{DiskLock, OsDisk};
+use tierce_cask::disk::{Disk, DiskLock, OsDisk, OverlayDisk};
 use tierce_cask::{Wal, WalOptions};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind};
 use tierce_keyspace::{CodeKind, Entry, Keyspace, Options, Removal, VALUE_LEN_MAX};
@@ -95,7 +96,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Loads what is in the directory; a log is made if there is none.
+    /// Loads what is in the directory, without changing it; a log is made if there is none.
     pub(super) fn open(
         dir: &Path,
         databases: usize,
@@ -117,13 +118,17 @@ impl Store {
         })?);
         let total = bytes_in(&log_dir);
         let mut told = 0;
-        let (wal, _) =
-            durability::replay(&keyspace, Arc::new(OsDisk), &log_dir, Losses::Refuse, |done| {
-                if done - told >= TELL_EVERY_BYTES {
-                    told = done;
-                    progress(Progress { stage: Stage::LoadingLog, done: done.min(total), total });
-                }
-            })?;
+        // What is there stays as it is until it is replaced. Where there is no log, one is made, to be locked.
+        let disk: Arc<dyn Disk> = match has_log(&log_dir) {
+            true => Arc::new(OverlayDisk::new()),
+            false => Arc::new(OsDisk),
+        };
+        let (wal, _) = durability::replay(&keyspace, disk, &log_dir, Losses::Refuse, |done| {
+            if done - told >= TELL_EVERY_BYTES {
+                told = done;
+                progress(Progress { stage: Stage::LoadingLog, done: done.min(total), total });
+            }
+        })?;
         // An open log writes to files by their names, which will be those of another one.
         wal.close()?;
         drop(wal);
@@ -224,6 +229,11 @@ impl Store {
         self.new_log.check()?;
         Ok(wal.close()?)
     }
+}
+
+/// Whether there is a log in its directory.
+pub(super) fn has_log(log_dir: &Path) -> bool {
+    log_dir.join("MANIFEST").is_file()
 }
 
 fn remove_dir(path: &Path) -> Result<(), TransferError> {
