@@ -241,6 +241,67 @@ fn a_pause_holds_writes_back() {
     reader.check("GET a", "\"new\"");
 }
 
+/// As in Redis: PFCOUNT may write down its estimate, and a program may write unless it says that it does not.
+#[test]
+fn a_pause_of_writes_lets_programs_pass_that_state_no_writes() {
+    let server = server();
+    let (mut c, mut reader, mut writer) = (server.connect(), server.connect(), server.connect());
+    let library = "#!lua name=l\n\
+        redis.register_function{function_name='ro', callback=function() return 3 end, flags={'no-writes'}}\n\
+        redis.register_function('rw', function() return 4 end)";
+    c.call(&["FUNCTION", "LOAD", library]);
+    c.check("PFADD counter a", ":1");
+    let [brief, long, plain] = [
+        "#!lua flags=no-writes\nreturn 1",
+        "#!lua flags=no-writes\nlocal n = 0 for i = 1, 1e6 do n = n + 1 end return n",
+        "return 5",
+    ];
+    let sha = c.call(&["SCRIPT", "LOAD", brief]).text().to_owned();
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    let passes: [&[&str]; 6] = [
+        &["EVAL", brief, "0"],
+        &["EVALSHA", &sha, "0"],
+        &["FCALL", "ro", "0"],
+        &["EVAL_RO", plain, "0"],
+        &["FCALL_RO", "ro", "0"],
+        // On another thread, which looks at the pause once more.
+        &["EVAL", long, "0"],
+    ];
+    let expected = vec![1, 1, 3, 5, 3, 1_000_000];
+    for (call, number) in passes.iter().zip(&expected) {
+        assert_eq!(reader.call(call).int(), *number, "{call:?}");
+    }
+    reader.check("MULTI", "+OK");
+    for call in passes {
+        assert_eq!(reader.call(call).text(), "QUEUED");
+    }
+    let replies = reader.ask("EXEC");
+    assert_eq!(
+        replies.items().iter().map(tierce_harness::Reply::int).collect::<Vec<_>>(),
+        expected
+    );
+    reader.check("MULTI", "+OK");
+    for (call, number) in [
+        (&["EVAL", plain, "0"][..], 5),
+        (&["EVAL", "#!lua\nreturn 6", "0"], 6),
+        (&["FCALL", "rw", "0"], 4),
+        (&["PFCOUNT", "counter"], 1),
+        (&["PUBLISH", "news", "x"], 0),
+        (&["SPUBLISH", "news", "x"], 0),
+    ] {
+        writer.request(call);
+        assert!(writer.is_silent_for(Duration::from_millis(30)), "{call:?}");
+        c.check("CLIENT UNPAUSE", "+OK");
+        assert_eq!(writer.reply().int(), number, "{call:?}");
+        assert_eq!(reader.call(call).text(), "QUEUED");
+        c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    }
+    reader.send("EXEC\r\n");
+    assert!(reader.is_silent_for(Duration::from_millis(30)));
+    c.check("CLIENT UNPAUSE", "+OK");
+    reader.expect("[:5, :6, :4, :1, :0, :0]");
+}
+
 #[test]
 fn a_pause_of_all_holds_everything_back_until_its_time() {
     let server = server();

@@ -50,6 +50,11 @@ impl Flags {
         Flags(self.0 | flags.0)
     }
 
+    /// Those that the first line of a script states; `None` if it is not as it must be.
+    pub fn of_script(source: &[u8]) -> Option<Flags> {
+        of_script(source).ok().map(|(flags, _)| flags)
+    }
+
     /// The names of these, in the order of [`NAMES`](Flags::NAMES).
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Flags::NAMES.iter().filter(move |(_, flag)| self.contains(*flag)).map(|(name, _)| *name)

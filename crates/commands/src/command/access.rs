@@ -7,8 +7,8 @@ use super::{Flags, Spec};
 pub struct Access {
     /// It may change data.
     pub writes: bool,
-    /// It runs a program that may change data, or may not: it waits where writes wait, but only the writes themselves
-    /// are refused.
+    /// It may change data, or may not, as a program: it waits where writes wait, but only the writes themselves are
+    /// refused.
     pub may_write: bool,
     /// It sends messages to channels.
     pub publishes: bool,
@@ -33,7 +33,7 @@ impl Access {
     pub fn of(spec: &Spec) -> Self {
         Self {
             writes: spec.flags.contains(Flags::WRITE),
-            may_write: spec.flags.contains(Flags::PROGRAM) && !spec.flags.contains(Flags::READONLY),
+            may_write: spec.flags.contains(Flags::MAY_WRITE),
             // Nothing else of channels is fast.
             publishes: spec.flags.contains(Flags::PUBSUB.with(Flags::FAST)),
             grows: spec.flags.contains(Flags::DENYOOM),

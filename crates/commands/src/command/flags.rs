@@ -65,6 +65,9 @@ impl Flags {
     /// `no_mandatory_keys`.
     pub const PROGRAM: Self = Self(1 << 24);
 
+    /// May change keys, or may not: programs, and what writes down an estimate that it has made. Not reported.
+    pub const MAY_WRITE: Self = Self(1 << 25);
+
     /// Commands that begin and end subscriptions.
     pub const SUBSCRIBING: Self = Self::PUBSUB.with(Self::WHILE_SUBSCRIBED);
 

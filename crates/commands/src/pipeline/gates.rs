@@ -16,6 +16,7 @@ use crate::command::{Access, Command, Flags, Group, Spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::Room;
+use crate::pipeline::program::access_of;
 use crate::kernel::Kernel;
 use crate::pipeline::redirect;
 use crate::pipeline::{self, Refused};
@@ -319,7 +320,11 @@ impl Gates {
             let error = CommandError::LOADING;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
-        let access = caller.access_of(command);
+        let mut access = caller.access_of(command);
+        let Closed { paused, is_congested, is_late, .. } = self.closed;
+        if access.may_write && (paused || is_congested || is_late) {
+            access = access_of(kernel, caller, command, args);
+        }
         // That a replica takes no writes is said first, as it stays true when the primary is back.
         let is_for_primary = access.writes && self.closed.is_read_only;
         if self.closed.is_stale && !is_for_primary && !caller.runs_when_stale(command) {

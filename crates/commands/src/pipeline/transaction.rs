@@ -11,6 +11,7 @@ use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
+use super::program::queued_access;
 use super::{
     Context, Done, Mode, Refused, Request, WEIGHT_MAX, refuse, reply_error, resolve, weigh,
 };
@@ -96,7 +97,7 @@ impl<'k> Context<'_, 'k> {
                 let data = ctx.weight_of_data(transaction);
                 ctx.weigh_transaction(transaction, weight.saturating_add(data))?;
             }
-            ctx.judge_again_as(transaction.access())()?;
+            ctx.judge_again_as(queued_access(ctx.kernel, transaction))()?;
             ctx.end_watch();
             ctx.run_requests(transaction);
             // While the keys are locked, so that messages follow the order of the changes.

@@ -30,7 +30,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
     Defined::new("pfcount", Group::HyperLogLog, many!(pfcount))
         .weighs(Weight::All)
-        .flags(Flags::READONLY)
+        .flags(Flags::READONLY.with(Flags::MAY_WRITE))
         .keys(&[KeySpec::all(1, KeyFlags(&["RW", "access"])).note(
             "RW because it may change the internal representation of the key, and propagate to \
              replicas",

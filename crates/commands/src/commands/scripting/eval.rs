@@ -12,9 +12,10 @@ use crate::pipeline::program::{Program, Workspace};
 use crate::pipeline::{Context, Defined, Done, at_least};
 use crate::scripting::{Keep, KnownScript};
 
-pub(super) const FLAGS: Flags =
+const FLAGS_OF_ALL: Flags =
     Flags::NOSCRIPT.with(Flags::STALE).with(Flags::SKIP_MONITOR).with(Flags::PROGRAM);
-pub(super) const FLAGS_RO: Flags = Flags::READONLY.with(FLAGS);
+pub(super) const FLAGS: Flags = FLAGS_OF_ALL.with(Flags::MAY_WRITE);
+pub(super) const FLAGS_RO: Flags = FLAGS_OF_ALL.with(Flags::READONLY);
 
 pub(super) const KEYS: KeySpec = KeySpec::counted(2, KeyFlags::READ_UPDATE);
 pub(super) const KEYS_RO: KeySpec = KeySpec::counted(2, KeyFlags::READ);

@@ -15,7 +15,7 @@ use super::outbox::{self, Outbox};
 use super::workspace::{Buffers, WORDS_KEPT_BYTES};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
-use crate::command::{Command, Flags};
+use crate::command::{Access, Command, Flags};
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::pipeline::fetch;
@@ -152,8 +152,8 @@ impl<'k> ProgramHost<'_, 'k> {
         if is_client && self.kernel.role.is_stale() && !flags.contains(Flags::STALE) {
             return refused(STALE);
         }
-        let writes = flags.contains(Flags::WRITE);
-        if self.terms.is_read_only && (writes || tells_others(command)) {
+        // Others see a message, though it changes nothing.
+        if self.terms.is_read_only && (may_change(command) || Access::of(command.spec).publishes) {
             return refused(READ_ONLY);
         }
         // A program that has written goes on.
@@ -345,14 +345,9 @@ impl<'k> ProgramHost<'_, 'k> {
     }
 }
 
-/// Whether a command may change keys: PFCOUNT writes down what it has counted, and does not say so.
+/// Whether a command may change keys.
 fn may_change(command: &Command) -> bool {
-    command.spec.flags.contains(Flags::WRITE) || command.spec.name == "pfcount"
-}
-
-/// Whether a command does something that others see, though it does not say that it writes.
-fn tells_others(command: &Command) -> bool {
-    matches!(command.spec.name, "publish" | "spublish" | "pfcount")
+    command.spec.flags.intersects(Flags::WRITE.with(Flags::MAY_WRITE))
 }
 
 /// Whether a call needs values that are on disk, which no worker waits for.

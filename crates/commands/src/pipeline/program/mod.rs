@@ -11,12 +11,14 @@
 //!
 //! A program that fails keeps what it has written, as in Redis, unless it is `atomic`.
 //!
+//! * `access`: what a call may do to the data.
 //! * `host`: what a program reaches from its machine.
 //! * `loading`: running the code of libraries.
 //! * `outbox`: what happens when it has ended.
 //! * `waiting`: who waits for a thread that endless programs have.
 //! * `workspace`: the machine of a thread.
 
+mod access;
 mod host;
 mod loading;
 mod outbox;
@@ -32,7 +34,7 @@ use tierce_wire::resp::Encoder;
 use self::host::{ProgramHost, Progress, RunsOn, Terms};
 use self::outbox::{Outbox, Pace};
 use super::{Context, Done, Mode};
-use crate::command::Flags;
+use crate::command::{Access, Flags};
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
 use crate::scripting::{
@@ -41,6 +43,7 @@ use crate::scripting::{
 use crate::slowlog;
 use crate::stats::{ErrorCounts, Stat};
 
+pub(crate) use self::access::{access_of, queued_access};
 pub(crate) use self::workspace::Workspace;
 
 /// The longest that a program may run on a worker, which serves many connections. One that takes longer has run so long
@@ -334,7 +337,9 @@ impl<'k> Context<'_, 'k> {
         terms: Terms,
         held: impl FnOnce() -> Held,
     ) -> Result<Ended, CommandError> {
-        self.judge_again()()?;
+        let access = Access::of(self.command.spec);
+        let may_write = access.may_write && !terms.is_read_only;
+        self.judge_again_as(Access { may_write, ..access })()?;
         let scripts = &self.kernel.scripts;
         let is_on_worker = self.mode.may_leave() && scripts.offload.is_open();
         if is_on_worker && (program.history.is_long() || program.is_large()) {
