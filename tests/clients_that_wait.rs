@@ -336,3 +336,27 @@ fn a_client_that_waits_may_get_a_long_reply() {
     let got: Vec<&str> = reply.items()[1].items().iter().map(|item| item.text()).collect();
     assert_eq!(got, elements);
 }
+
+/// It may never come. Other replies come although the client sends nothing more.
+#[test]
+fn a_client_that_sends_nothing_more_does_not_wait_for_keys_replicas_or_the_end_of_a_pause() {
+    let server = server();
+    let mut observer = server.connect();
+    observer.check("SET a old", "+OK");
+    let half_closed = |requests: &[&[&str]]| {
+        let mut client = server.connect();
+        client.send(requests.iter().flat_map(|request| encode(request)).collect::<Vec<u8>>());
+        client.finish_sending();
+        String::from_utf8(client.rest()).expect("text")
+    };
+    let waits: [&[&str]; 2] = [&["BLPOP", "list", "0"], &["WAIT", "1", "0"]];
+    for request in waits {
+        assert_eq!(half_closed(&[&["SET", "b", request[0]], request]), "+OK\r\n");
+        observer.check("GET b", &format!("{:?}", request[0]));
+    }
+    observer.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    assert_eq!(half_closed(&[&["GET", "a"], &["SET", "a", "new"]]), "$3\r\nold\r\n");
+    observer.check("CLIENT UNPAUSE", "+OK");
+    observer.check("GET a", "\"old\"");
+    assert_eq!(half_closed(&[&["SET", "a", "new"], &["GET", "a"]]), "+OK\r\n$3\r\nnew\r\n");
+}
