@@ -112,3 +112,45 @@ fn a_program_does_not_fail_because_it_is_watched() {
     };
     assert_eq!(note, format!("{} calls more\"", 70 - calls));
 }
+
+/// As in Redis, which shows a call before it looks at what there is to run.
+#[test]
+fn calls_of_programs_that_do_not_run_are_shown() {
+    let server = server();
+    let (mut watcher, mut c) = (server.connect(), server.connect());
+    watcher.check("MONITOR", "+OK");
+    let address = c.local_address();
+    let calls: [&[&str]; 9] = [
+        &["EVALSHA", "ffffffffffffffffffffffffffffffffffffffff", "0"],
+        &["FCALL", "absent", "0"],
+        &["FCALL_RO", "absent", "0"],
+        &["EVALNAME", "absent", "0"],
+        &["EVAL", "return (", "0"],
+        &["EVAL", "return 1", "x"],
+        &["EVAL", "return 1", "2"],
+        &["EVAL_RO", "#!lua\nreturn 1", "0"],
+        &["EVAL", "error('fails')", "0"],
+    ];
+    let line = |call: &[&str]| {
+        let words = call.iter().map(|word| format!(" {word:?}"));
+        format!("[0 {address}]{}", words.collect::<String>())
+    };
+    for call in calls {
+        assert!(c.call(call).to_string().starts_with('-'), "{call:?}");
+        assert_eq!(shown(&mut watcher), line(call));
+    }
+    c.check("MULTI", "+OK");
+    assert_eq!(shown(&mut watcher), line(&["MULTI"]));
+    for call in calls {
+        assert_eq!(c.call(call).text(), "QUEUED");
+    }
+    assert_eq!(c.ask("EXEC").items().len(), calls.len());
+    for call in calls.into_iter().chain([&["EXEC"][..]]) {
+        assert_eq!(shown(&mut watcher), line(call));
+    }
+    // One that the gates refuse is no call, as with other commands.
+    c.check("CONFIG SET maxmemory 1", "+OK");
+    assert!(c.call(&["EVAL", "#!lua\nreturn 1", "0"]).to_string().starts_with("-OOM"));
+    c.ask("ECHO end");
+    assert_eq!(shown(&mut watcher), line(&["ECHO", "end"]));
+}

@@ -493,3 +493,59 @@ fn command_getkeys_finds_no_keys_where_a_script_has_none() {
     assert_eq!(client.ask("COMMAND GETKEYS EVAL x 2 a b c").to_string(), r#"["a", "b"]"#);
     client.check("COMMAND GETKEYS ZUNION 0 a", "-ERR Invalid arguments specified for command");
 }
+
+/// As in Redis: its flags are those of the call, which is refused before it runs, and dooms a transaction. A script that
+/// states none fails by its own call.
+#[test]
+fn a_script_that_is_refused_as_a_whole_counts_as_rejected() {
+    let server = server();
+    let mut c = server.connect();
+    let library = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
+    assert_eq!(c.call(&["FUNCTION", "LOAD", library]).text(), "l");
+    let (stated, plain) = ("#!lua\nreturn 1", "return redis.call('SET', 'k', 'v')");
+    let reads = "#!lua flags=no-writes\nreturn 1";
+    let sha = c.call(&["SCRIPT", "LOAD", stated]).text().to_owned();
+    let counted: [(&[&str], bool); 6] = [
+        (&["EVAL", stated, "0"], true),
+        (&["EVALSHA", &sha, "0"], true),
+        (&["FCALL", "f", "0"], true),
+        (&["EVAL_RO", stated, "0"], true),
+        (&["FCALL_RO", "f", "0"], true),
+        (&["EVAL", plain, "0"], false),
+    ];
+    let obstacles = [
+        ("CONFIG SET maxmemory 1", "-OOM", "CONFIG SET maxmemory 0"),
+        ("CONFIG SET min-replicas-to-write 1", "-NOREPLICAS", "CONFIG SET min-replicas-to-write 0"),
+        ("REPLICAOF 127.0.0.1 1", "-READONLY", "REPLICAOF NO ONE"),
+    ];
+    for (begin, error, end) in obstacles {
+        c.check(begin, "+OK");
+        assert_eq!(c.call(&["EVAL", reads, "0"]).int(), 1, "{begin}");
+        for (call, is_rejected) in counted {
+            c.check("CONFIG RESETSTAT", "+OK");
+            let reply = c.call(call).to_string();
+            assert!(reply.starts_with(error), "{call:?}: {reply}");
+            let stats = c.ask("INFO commandstats").text().to_owned();
+            let name = format!("cmdstat_{}:", call[0].to_ascii_lowercase());
+            let line = stats.lines().find(|line| line.starts_with(&name)).expect("a line");
+            let counts = match is_rejected {
+                true => (":calls=0,", ",rejected_calls=1,failed_calls=0"),
+                false => (":calls=1,", ",rejected_calls=0,failed_calls=1"),
+            };
+            assert!(line.contains(counts.0) && line.ends_with(counts.1), "{begin} {line}");
+            if is_rejected {
+                c.check("MULTI", "+OK");
+                assert!(c.call(call).to_string().starts_with(error), "{begin} {call:?}");
+                assert!(c.ask("EXEC").to_string().starts_with("-EXECABORT"), "{begin} {call:?}");
+            }
+        }
+        c.check(end, "+OK");
+    }
+    // Flags that are found when the transaction runs count, not those of before.
+    c.check("MULTI", "+OK");
+    assert_eq!(c.call(&["EVAL", stated, "0"]).text(), "QUEUED");
+    let mut other = server.connect();
+    other.check("REPLICAOF 127.0.0.1 1", "+OK");
+    let refused = c.ask("EXEC").to_string();
+    assert!(refused.starts_with("-EXECABORT") && refused.contains("READONLY"), "{refused}");
+}

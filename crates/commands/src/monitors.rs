@@ -33,6 +33,12 @@ pub fn show_words<'a>(
     kernel.tell_all(&Notice::Monitor(line.into()));
 }
 
+/// Shows a call of a program that has not run.
+#[cold]
+pub(crate) fn show_program(kernel: &Kernel, caller: &Caller, args: Args<'_>) {
+    kernel.tell_all(&Notice::Monitor(line_of_client(caller, args).into()));
+}
+
 /// The line for a request of a client, to be shown later.
 pub(crate) fn line_of_client(caller: &Caller, args: Args<'_>) -> Vec<u8> {
     line(crate::clock::unix_micros(), caller.db.get(), &caller.client.addr, args.iter())

@@ -50,9 +50,10 @@ impl Flags {
         Flags(self.0 | flags.0)
     }
 
-    /// Those that the first line of a script states; `None` if it is not as it must be.
+    /// Those that a script states; `None` if its first line is none that does, or is not as it must be.
     pub fn of_script(source: &[u8]) -> Option<Flags> {
-        of_script(source).ok().map(|(flags, _)| flags)
+        let (flags, code_start) = of_script(source).ok()?;
+        (code_start > 0).then_some(flags)
     }
 
     /// The names of these, in the order of [`NAMES`](Flags::NAMES).

@@ -9,6 +9,7 @@
 //! such as passwords.
 
 use tierce_keyspace::ShardLocks;
+use tierce_lua::Flags as ProgramFlags;
 use tierce_wire::resp::Args;
 
 use crate::caller::{Caller, ReplyMode};
@@ -16,7 +17,7 @@ use crate::command::{Access, Command, Flags, Group, Spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::Room;
-use crate::pipeline::program::access_of;
+use crate::pipeline::program::{access_of, stated_flags};
 use crate::kernel::Kernel;
 use crate::pipeline::redirect;
 use crate::pipeline::{self, Refused};
@@ -144,6 +145,18 @@ impl Closed {
             limited: kernel.keyspace.has_memory_limit(),
             is_congested: is_congested(kernel),
         }
+    }
+
+    /// True if a program may be refused or held back for the flags that it states.
+    fn to_some_programs(&self, kernel: &Kernel) -> bool {
+        self.paused
+            || self.is_read_only
+            || self.lacks_replicas
+            || self.cannot_save
+            || self.refuses_writes
+            || self.is_late
+            || self.is_congested
+            || self.limited && kernel.keyspace.is_short_of_memory()
     }
 
     /// `true` if any of these is so: asked for each batch, so that nothing is stored that is not needed.
@@ -309,9 +322,13 @@ impl Gates {
                 || spec.flags.contains(Flags::NO_AUTH)
                 || spec.name == "client"
         };
+        let access = match self.closed.to_some_programs(kernel) {
+            true => access_of(kernel, caller, command, args),
+            false => caller.access_of(command),
+        };
         // Before what a replica cannot do at the moment: its primary may.
         if self.closed.is_read_only
-            && redirect::concerns(caller, command)
+            && redirect::concerns(caller, command, access.writes)
             && let Some(error) = kernel.redirection()
         {
             return Verdict::Refused(Refused { command: Some(command), error });
@@ -320,14 +337,14 @@ impl Gates {
             let error = CommandError::LOADING;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
-        let mut access = caller.access_of(command);
-        let Closed { paused, is_congested, is_late, .. } = self.closed;
-        if access.may_write && (paused || is_congested || is_late) {
-            access = access_of(kernel, caller, command, args);
-        }
         // That a replica takes no writes is said first, as it stays true when the primary is back.
         let is_for_primary = access.writes && self.closed.is_read_only;
-        if self.closed.is_stale && !is_for_primary && !caller.runs_when_stale(command) {
+        let runs_when_stale = || {
+            let states = || stated_flags(kernel, command, args);
+            caller.runs_when_stale(command)
+                && states().is_none_or(|flags| flags.contains(ProgramFlags::ALLOW_STALE))
+        };
+        if self.closed.is_stale && !is_for_primary && !runs_when_stale() {
             let error = CommandError::PRIMARY_IS_DOWN;
             return Verdict::Refused(Refused { command: Some(command), error });
         }

@@ -16,6 +16,7 @@ use crate::caller::Caller;
 use crate::command::{Access, Command, Scope, Spec, Weight};
 use crate::error::{CommandError, Interrupt};
 use crate::kernel::Kernel;
+use crate::monitors;
 use crate::transaction::Needs;
 use tierce_keyspace::{Busy, KeyHash, MultiShardGuard, ShardLocks};
 use tierce_wire::resp::Args;
@@ -24,7 +25,8 @@ use tierce_wire::resp::Args;
 pub(super) fn way_in(spec: &Spec, run: Handler) -> Handler {
     match spec.scope() {
         // The guard takes one shard after the other, or finds all of them locked.
-        Scope::Nothing | Scope::Stepwise | Scope::Program => run,
+        Scope::Nothing | Scope::Stepwise => run,
+        Scope::Program => program,
         Scope::InTurns => in_turns,
         Scope::Keys if spec.has_one_key() && spec.weight == Weight::Light => run,
         Scope::Keys if spec.has_one_key() => body,
@@ -34,6 +36,19 @@ pub(super) fn way_in(spec: &Spec, run: Handler) -> Handler {
         Scope::AllInTurns => all_in_turns,
         Scope::OfCall(_) => as_the_call_says,
     }
+}
+
+/// A program shows its call to monitors once it is certain that it has run, before its own calls. One that has not run
+/// is shown as well.
+fn program(ctx: &mut Context<'_, '_>) -> Done {
+    let done = ctx.run_body();
+    if let Err(error) = &done
+        && error.interrupt().is_none()
+        && ctx.kernel.clients.has_monitors()
+    {
+        monitors::show_program(ctx.kernel, ctx.caller, ctx.call.args());
+    }
+    done
 }
 
 /// The body, behind what its values weigh.

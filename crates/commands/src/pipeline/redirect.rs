@@ -6,23 +6,20 @@
 
 use crate::caller::Caller;
 use crate::clients::ClientFlags;
-use crate::command::{Command, Flags};
+use crate::command::Command;
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 
-/// Whether the caller makes a call of `command` at the primary.
-pub(crate) fn concerns(caller: &Caller, command: &Command) -> bool {
+/// True if the caller makes a call of `command` at the primary; `writes` says if that writes.
+pub(crate) fn concerns(caller: &Caller, command: &Command, writes: bool) -> bool {
     let client = &caller.client;
     if !client.has(ClientFlags::REDIRECTS) {
         return false;
     }
-    let (writes, reads) = match &caller.transaction {
+    let reads = match &caller.transaction {
         // What dooms it is the answer.
-        Some(queued) if command.is_exec() => match queued.is_doomed() {
-            true => (false, false),
-            false => (queued.access().writes, queued.reads_data()),
-        },
-        _ => (command.spec.flags.contains(Flags::WRITE), command.spec.flags.reads_data()),
+        Some(queued) if command.is_exec() => !queued.is_doomed() && queued.reads_data(),
+        _ => command.spec.flags.reads_data(),
     };
     writes || reads && !client.has(ClientFlags::READS_REPLICAS)
 }

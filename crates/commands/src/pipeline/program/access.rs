@@ -1,5 +1,5 @@
-//! What calls do to the data, where that depends on the programs that they run: one that states `no-writes` does not
-//! wait where writes wait, as in Redis.
+//! The access of calls to the data, where that depends on the programs that they run. One that states its flags is held to them
+//! as a command to its own: it waits, and is refused as a whole, where commands with such flags are.
 
 use tierce_lua::{Flags, Sha1};
 use tierce_wire::resp::Args;
@@ -10,7 +10,7 @@ use crate::pipeline::resolve;
 use crate::kernel::Kernel;
 use crate::transaction::Transaction;
 
-/// What a call of `command` does to the data. EXEC does what all queued requests do.
+/// The access of a call of `command` to the data. EXEC does what all queued requests do.
 pub(crate) fn access_of(
     kernel: &Kernel,
     caller: &Caller,
@@ -19,35 +19,45 @@ pub(crate) fn access_of(
 ) -> Access {
     match &caller.transaction {
         Some(queued) if command.is_exec() => queued_access(kernel, queued),
-        _ => {
-            let access = caller.access_of(command);
-            Access { may_write: access.may_write && may_write(kernel, command, args), ..access }
-        }
+        _ => of_call(kernel, caller.access_of(command), command, args),
     }
 }
 
-/// What EXEC does to the data.
+/// The access of EXEC.
 pub(crate) fn queued_access(kernel: &Kernel, queued: &Transaction) -> Access {
-    let access = queued.access();
-    let writes = |args| resolve(kernel, args).is_ok_and(|command| may_write(kernel, command, args));
-    Access { may_write: access.may_write && queued.requests().iter().any(writes), ..access }
+    let mut access = queued.access();
+    if queued.runs_programs() && !queued.is_doomed() {
+        access.may_write = false;
+        for args in queued.requests().iter() {
+            let Ok(command) = resolve(kernel, args) else { continue };
+            let one = of_call(kernel, Access::of(command.spec), command, args);
+            access.writes |= one.writes;
+            access.may_write |= one.may_write;
+            access.grows |= one.grows;
+        }
+    }
+    access
 }
 
-fn may_write(kernel: &Kernel, command: &Command, args: Args<'_>) -> bool {
-    let flags = || stated_flags(kernel, command.spec.name, args.get(1)?);
-    Access::of(command.spec).may_write
-        && !flags().is_some_and(|flags| flags.contains(Flags::NO_WRITES))
+/// The access of a call that has this one by its command.
+fn of_call(kernel: &Kernel, access: Access, command: &Command, args: Args<'_>) -> Access {
+    let Some(flags) = stated_flags(kernel, command, args) else { return access };
+    let writes = !flags.contains(Flags::NO_WRITES);
+    let grows = access.grows || writes && !flags.contains(Flags::ALLOW_OOM);
+    Access { writes, may_write: false, grows, ..access }
 }
 
-/// The flags that a program states which is called by this command, if it is known.
-fn stated_flags(kernel: &Kernel, command: &str, program: &[u8]) -> Option<Flags> {
-    let scripts = &kernel.scripts;
-    let known = match command {
-        "eval" => return Flags::of_script(program),
-        "fcall" => return Some(scripts.libraries.function(kernel, program)?.function.flags),
-        "evalsha" => scripts.get(&Sha1::from_hex(program)?)?,
+/// The flags that the program of a call states, if it is known and states any.
+pub(crate) fn stated_flags(kernel: &Kernel, command: &Command, args: Args<'_>) -> Option<Flags> {
+    let (scripts, program) = (&kernel.scripts, args.get(1)?);
+    let script = match command.spec.name {
+        "eval" | "eval_ro" => return Flags::of_script(program),
+        "fcall" | "fcall_ro" => {
+            return Some(scripts.libraries.function(kernel, program)?.function.flags);
+        }
+        "evalsha" | "evalsha_ro" => scripts.get(&Sha1::from_hex(program)?)?,
         "evalname" => scripts.names.get(kernel.keyspace.code(), program)?,
         _ => return None,
     };
-    Some(known.script.flags())
+    script.script.has_shebang().then(|| script.script.flags())
 }

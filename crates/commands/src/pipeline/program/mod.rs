@@ -11,7 +11,7 @@
 //!
 //! A program that fails keeps what it has written, as in Redis, unless it is `atomic`.
 //!
-//! * `access`: what a call may do to the data.
+//! * `access`: what a call does to the data.
 //! * `host`: what a program reaches from its machine.
 //! * `loading`: running the code of libraries.
 //! * `outbox`: what happens when it has ended.
@@ -43,7 +43,7 @@ use crate::scripting::{
 use crate::slowlog;
 use crate::stats::{ErrorCounts, Stat};
 
-pub(crate) use self::access::{access_of, queued_access};
+pub(crate) use self::access::{access_of, queued_access, stated_flags};
 pub(crate) use self::workspace::Workspace;
 
 /// The longest that a program may run on a worker, which serves many connections. One that takes longer has run so long
@@ -212,38 +212,19 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Checks the flags that a program states before it runs. One that states none is not answered by a stale replica;
-    /// for the rest, each of its calls is checked.
+    /// Checks what the gates do not: a program that does not state that it runs on a stale replica, and a writer that is
+    /// called by a read-only command. For the rest, each call of a program is checked.
     fn check_terms(&self, program: &Program<'_>, terms: &Terms) -> Done {
         const WRITES: CommandError =
             CommandError::new("ERR Can not execute a script with write flag using *_ro command.");
         if terms.is_of_primary {
             return Ok(());
         }
-        let role = &self.kernel.role;
-        if role.is_stale() && !program.is(ProgramFlags::ALLOW_STALE) {
+        if self.kernel.role.is_stale() && !program.is(ProgramFlags::ALLOW_STALE) {
             return Err(CommandError::PRIMARY_IS_DOWN);
         }
-        if !program.has_flags || program.is(ProgramFlags::NO_WRITES) {
-            return Ok(());
-        }
-        if role.is_read_only() {
-            return Err(self
-                .kernel
-                .redirection_of(self.caller)
-                .unwrap_or(CommandError::REPLICA_IS_READ_ONLY));
-        }
-        if self.kernel.lacks_replicas(self.caller.replica_level(self.kernel)) {
-            return Err(CommandError::TOO_FEW_REPLICAS);
-        }
-        self.check_that_writes_are_kept()?;
-        if self.is_read_only() {
-            return Err(WRITES);
-        }
-        if terms.is_out_of_memory && !terms.allows_oom {
-            return Err(CommandError::OUT_OF_MEMORY);
-        }
-        Ok(())
+        let writes = program.has_flags && !program.is(ProgramFlags::NO_WRITES);
+        if writes && self.is_read_only() { Err(WRITES) } else { Ok(()) }
     }
 
     /// Whether memory is beyond its limit and nothing can be evicted, as it is before a program begins. What that adds
@@ -257,25 +238,6 @@ impl<'k> Context<'_, 'k> {
             true => keyspace.eviction().policy == Policy::Noeviction,
             false => self.kernel.make_room(self.guard.locks, 0, self.now_ms) == Room::None,
         }
-    }
-
-    fn check_that_writes_are_kept(&self) -> Done {
-        const ADVICE: &str =
-            "Writable scripts are blocked. Use 'no-writes' flag for read only scripts.";
-        if self.kernel.persistence.refuses_writes() {
-            return Err(CommandError::text(format!(
-                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. \
-                 {ADVICE}"
-            )));
-        }
-        if self.kernel.durability.refuses_writes() {
-            let cause = self.kernel.durability.write_failure().unwrap_or_default();
-            return Err(CommandError::text(format!(
-                "MISCONF Redis is configured to persist data to AOF, but it's currently unable to persist to disk. \
-                 {ADVICE} AOF error: {cause}"
-            )));
-        }
-        Ok(())
     }
 
     /// Whether the call is one of EVAL_RO and its relatives.
