@@ -67,7 +67,46 @@ fn what_a_client_gets_that_has_waited_counts() {
     assert_eq!(waiting.reply().items()[1].text().len(), 10_000);
     let by_bytes = report(&server).field("by-net-bytes").clone();
     assert_eq!(keys(&by_bytes)[0], "queue");
-    assert!(by_bytes.items()[1].int() > 10_000, "{by_bytes}");
+    // The request counts once.
+    let sent = tierce_harness::encode(&["BLPOP", "queue", "0"]).len();
+    let reply = "*2\r\n$5\r\nqueue\r\n$10000\r\n\r\n".len() + 10_000;
+    let rename = (tierce_harness::encode(&["RENAME", "other", "queue"]).len() + 5) / 2;
+    assert_eq!(by_bytes.items()[1].int() as usize, sent + reply + rename, "{by_bytes}");
+}
+
+#[test]
+fn errors_and_nulls_count_as_bytes_of_their_keys() {
+    let server = launch().start();
+    let (mut c, mut waiting) = (server.connect(), server.connect());
+    c.check("SET text x", "+OK");
+    c.check("HOTKEYS START METRICS 1 NET", "+OK");
+    let mut expected = Vec::new();
+    let mut sent = |key: &str, call: &[&str], reply: &str| {
+        expected.push((tierce_harness::encode(call).len() + reply.len(), key.to_owned()));
+    };
+    const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    for _ in 0..3 {
+        c.check("LLEN text", WRONG);
+    }
+    (0..3).for_each(|_| sent("text", &["LLEN", "text"], &format!("{WRONG}\r\n")));
+    waiting.check("BLPOP absent 0.01", "nil-array");
+    sent("absent", &["BLPOP", "absent", "0.01"], "*-1\r\n");
+    // Ended by others.
+    waiting.check("CLIENT SETNAME unblocked", "+OK");
+    let id = waiting.ask("CLIENT ID").int();
+    waiting.request(&["BLPOP", "unblocked", "0"]);
+    wait_until("it waits", || c.ask("INFO clients").text().contains("blocked_clients:1\r"));
+    c.check(&format!("CLIENT UNBLOCK {id} ERROR"), ":1");
+    let unblocked = "-UNBLOCKED client unblocked via CLIENT UNBLOCK";
+    waiting.expect(unblocked);
+    sent("unblocked", &["BLPOP", "unblocked", "0"], &format!("{unblocked}\r\n"));
+    let by_bytes = report(&server).field("by-net-bytes").clone();
+    for key in ["text", "absent", "unblocked"] {
+        let bytes: usize =
+            expected.iter().filter(|(_, of)| of == key).map(|(bytes, _)| bytes).sum();
+        let at = keys(&by_bytes).iter().position(|other| other == key).expect(key);
+        assert_eq!(by_bytes.items()[2 * at + 1].int() as usize, bytes, "{key}: {by_bytes}");
+    }
 }
 
 #[test]

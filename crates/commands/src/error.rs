@@ -195,6 +195,11 @@ impl CommandError {
         }
     }
 
+    /// Bytes of the reply: the line between `-` and its end.
+    pub fn reply_bytes(&self) -> usize {
+        self.as_str().len() + 3
+    }
+
     /// Whether it is no reply, but the command is to be run again.
     pub fn interrupt(&self) -> Option<Interrupt> {
         match self.0 {

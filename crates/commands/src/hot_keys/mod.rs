@@ -91,7 +91,8 @@ struct Stripe {
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     nanos: u64,
-    reply_bytes: usize,
+    /// Of its request and its reply.
+    bytes: usize,
 }
 
 /// A call that is looked at, from before it runs.
@@ -110,20 +111,25 @@ impl Probe {
         picked.then(|| Self { nanos, begun_nanos: nanos(), written: output.written() })
     }
 
-    /// Notes what the call has cost, which has run. Without an output its client does not get the reply.
+    /// Bytes that have been written to the output meanwhile.
+    #[must_use]
+    pub fn written(&self, output: &Output) -> usize {
+        output.written().saturating_sub(self.written)
+    }
+
+    /// Notes what the call has cost, which has run: the time since it began, and so many bytes.
     #[cold]
     pub fn end(
         self,
         hot_keys: &HotKeys,
         call: (&Command, Args<'_>),
         client: &Client,
-        output: Option<&Output>,
+        bytes: usize,
     ) {
         let nanos = (self.nanos)().saturating_sub(self.begun_nanos);
-        let reply_bytes = output.map_or(0, |output| output.written().saturating_sub(self.written));
         let (command, args) = call;
         let worker = usize::from(client.conn.worker);
-        hot_keys.note(command, args, worker, Cost { nanos, reply_bytes }, clock::unix_ms());
+        hot_keys.note(command, args, worker, Cost { nanos, bytes }, clock::unix_ms());
     }
 }
 
@@ -223,6 +229,13 @@ impl HotKeys {
         self.session.load().as_ref().is_some_and(|session| session.picks())
     }
 
+    /// Notes a reply that a call gets later, without running once more.
+    pub fn note_reply(&self, command: &Command, args: Args<'_>, worker: u16, bytes: usize) {
+        if self.is_on() && self.picks() {
+            self.note(command, args, worker.into(), Cost { nanos: 0, bytes }, clock::unix_ms());
+        }
+    }
+
     /// Notes what a call has cost. A call of several keys costs each of them an equal part.
     #[cold]
     fn note(&self, command: &Command, args: Args<'_>, worker: usize, cost: Cost, now_ms: i64) {
@@ -235,7 +248,7 @@ impl HotKeys {
         if count == 0 {
             return;
         }
-        let bytes = (request_bytes(args) + cost.reply_bytes) as u64;
+        let bytes = cost.bytes as u64;
         let Wanted { cpu, net, .. } = session.wanted;
         let mut stripe = session.stripes[worker % STRIPES].lock();
         let keys = keys().filter_map(|index| args.get(index));
@@ -323,7 +336,8 @@ impl Session {
 }
 
 /// Bytes of a request, as RESP has it.
-fn request_bytes(args: Args<'_>) -> usize {
+#[must_use]
+pub fn request_bytes(args: Args<'_>) -> usize {
     let digits = |number: usize| number.checked_ilog10().unwrap_or(0) as usize + 1;
     let framed = |len: usize| 1 + digits(len) + 2 + len + 2;
     1 + digits(args.len()) + 2 + args.iter().map(|arg| framed(arg.len())).sum::<usize>()
@@ -354,7 +368,7 @@ mod tests {
     fn note(hot_keys: &HotKeys, line: &str, worker: usize, nanos: u64) {
         let (table, args) = (commands::table(), args(line));
         let command = table.find(&args.as_args()[0]).unwrap();
-        let cost = Cost { nanos, reply_bytes: 5 };
+        let cost = Cost { nanos, bytes: request_bytes(args.as_args()) + 5 };
         hot_keys.note(command, args.as_args(), worker, cost, 0);
     }
 

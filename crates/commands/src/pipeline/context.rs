@@ -10,7 +10,7 @@ use crate::clock;
 use crate::command::Command;
 use crate::durability::SyncPolicy;
 use crate::error::{CommandError, Interrupt};
-use crate::hot_keys::Probe;
+use crate::hot_keys::{self, Probe};
 use crate::kernel::Kernel;
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
@@ -212,9 +212,17 @@ impl<'k> Context<'_, 'k> {
             && is_through
             && !self.mode.found_nothing()
         {
-            let is_heard = !self.caller.hears_nothing();
-            let output = is_heard.then(|| &*self.reply.parts().0);
-            probe.end(&kernel.hot_keys, (self.command, args), &self.caller.client, output);
+            let reply_bytes = match &done {
+                _ if self.caller.hears_nothing() => 0,
+                Ok(()) => probe.written(self.reply.parts().0),
+                // It is written behind this.
+                Err(error) => error.reply_bytes(),
+            };
+            // That of a client which has waited was noted when it began to.
+            let is_new = !matches!(self.mode, Mode::Attempt(_));
+            let request_bytes = if is_new { hot_keys::request_bytes(args) } else { 0 };
+            let bytes = request_bytes + reply_bytes;
+            probe.end(&kernel.hot_keys, (self.command, args), &self.caller.client, bytes);
         }
         done
     }

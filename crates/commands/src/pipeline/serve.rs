@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tierce_keyspace::{KeyHash, Returned, ShardLocks, WaitKey, Waiter};
 use tierce_output::Output;
 
-use super::blocking::{Blocked, ENDED_BY_ROLE, answer_in_vain};
+use super::blocking::{Blocked, ENDED_BY_ROLE, answer_in_vain, blocked_of};
 use super::locking::held_by_program;
 use super::{Mode, SHARD_PATIENCE, Served};
 use crate::acl;
@@ -176,7 +176,7 @@ impl<'k> Serving<'k, '_> {
     /// Runs the command of a client that was claimed, and answers it if there is something for it. True if others have
     /// changed keys of it that this thread has not looked at.
     fn serve_one(&mut self, locks: &mut ShardLocks<'k>, waiter: &Arc<Waiter>) -> (Outcome, bool) {
-        let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
+        let blocked = blocked_of(waiter);
         let mut caller = blocked.caller.lock();
         let changer = (locks.origin(), locks.touch());
         locks.set_origin(caller.origin());
@@ -229,7 +229,9 @@ impl<'k> Serving<'k, '_> {
                             false => locks.forget_waiter(waiter),
                         }
                         let command = caller.client.last_command();
-                        answer_in_vain(self.kernel, &blocked.to, command, blocked.proto, reason);
+                        let (to, proto) = (&blocked.to, blocked.proto);
+                        let bytes = answer_in_vain(self.kernel, to, command, proto, reason);
+                        blocked.note_reply(self.kernel, &caller.client, bytes);
                         return (outcome, false);
                     }
                 }

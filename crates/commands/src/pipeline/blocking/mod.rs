@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
 use parking_lot::Mutex;
-use tierce_keyspace::{Cancelled, Db, Key, Reason};
+use tierce_keyspace::{Cancelled, Db, Key, Reason, Waiter};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
@@ -80,6 +80,14 @@ impl Blocked {
     /// True if its command needs one of these shards.
     pub(super) fn needs_any(&self, shards: &[usize]) -> bool {
         self.shards.iter().any(|shard| shards.contains(shard))
+    }
+
+    /// Notes a reply of so many bytes that its client gets, for whom there was nothing.
+    fn note_reply(&self, kernel: &Kernel, client: &Client, bytes: usize) {
+        let args = self.command.as_args();
+        if let Ok(command) = pipeline::resolve(kernel, args) {
+            kernel.hot_keys.note_reply(command, args, client.conn.worker, bytes);
+        }
     }
 
     /// True if its command needs no shard beside that of the key which it waits for.
@@ -221,19 +229,20 @@ fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
     }
 }
 
-/// Answers the last command of a client, or one whose result comes later, that is not served for this reason.
+/// Answers the last command of a client, or one whose result comes later, that is not served for this reason. Returns
+/// how many bytes the reply has.
 pub(super) fn answer_in_vain(
     kernel: &Kernel,
     to: &Destination,
     command: Option<CommandId>,
     proto: Proto,
     reason: Reason,
-) {
+) -> usize {
     if let Some(deferred) = to.deferred()
         && reason == GONE
     {
         kernel.end_result(deferred);
-        return;
+        return 0;
     }
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
     let mut output = Output::new();
@@ -242,9 +251,11 @@ pub(super) fn answer_in_vain(
         Some(error) => reply_late(kernel, command_of(kernel, to, command), Err(error), &mut reply),
         None => reply.null_array(),
     }
+    let bytes = output.written();
     let reply = Answered::With(output.take());
     let (to, logged_at, invalidation) = (to.clone(), None, None);
     kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
+    bytes
 }
 
 /// Writes the reply to a command that has waited for it: OK, or an error, which is counted.
@@ -295,10 +306,20 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
                 confirmed.into_iter().for_each(|confirmed| confirmed.reply(&mut reply));
             }
             Awaited::Device { .. } => waiting::reply_synced(0, &mut reply),
+            Awaited::Keys { waiter, .. } => {
+                let begin = reply.parts().0.written();
+                reply.null_array();
+                let bytes = reply.parts().0.written() - begin;
+                blocked_of(&waiter).note_reply(kernel, &caller.client, bytes);
+            }
             _ => reply.null_array(),
         }
     }
     true
+}
+
+fn blocked_of(waiter: &Waiter) -> &Blocked {
+    waiter.about::<Blocked>().expect("only this module makes waiters")
 }
 
 /// The connection of a client ends.
@@ -371,9 +392,9 @@ fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason, prepare: impl F
         Cancelled::ByAnother => true,
         Cancelled::Now => {
             prepare();
-            let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
-            let command = client.last_command();
-            answer_in_vain(kernel, &blocked.to, command, blocked.proto, reason);
+            let (blocked, command) = (blocked_of(&waiter), client.last_command());
+            let bytes = answer_in_vain(kernel, &blocked.to, command, blocked.proto, reason);
+            blocked.note_reply(kernel, client, bytes);
             true
         }
     }
