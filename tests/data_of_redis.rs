@@ -46,7 +46,7 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-fn compact(server: &Server) {
+pub fn compact(server: &Server) {
     let mut c = server.connect();
     c.ask("BGREWRITEAOF");
     wait_until("the log is compacted", || {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rustix::process::Signal;
-use tierce_harness::{Launch, TempDir, encode, wait_until, words};
+use tierce_harness::{Connection, Launch, Random, TempDir, encode, wait_until, words};
 
 use crate::{launch, program};
 
@@ -370,6 +370,57 @@ fn an_export_and_an_import_that_is_refused_change_no_file_of_the_data() {
     let (code, said) = run(&["import", text(&whole), "--merge", "--dir", text(&dir)]);
     assert_eq!(code, 0, "{said}");
     durable(&dir).start().connect().check("MGET a b", r#"["1", "2"]"#);
+}
+
+/// Among them negative zero, which large sorted sets have, as in Redis.
+#[test]
+fn scores_come_back_exactly() {
+    let mut random = Random::new(11);
+    let special =
+        ["-0", "0", "5e-324", "-5e-324", "2.2250738585072014e-308", "0.1", "-1e-7", "1e15"];
+    let extremes = ["inf", "-inf", "1.7976931348623157e308", "9007199254740993", "-123456789.125"];
+    let any = (0..300).map(|_| f64::from_bits(random.next_u64())).filter(|score| !score.is_nan());
+    // A set that is being loaded is small until it has many members: the lowest.
+    let scores: Vec<String> = any.map(|score| score.abs().to_string()).collect();
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let mut server = durable(&dir).start();
+    let mut c = server.connect();
+    for (number, score) in scores.iter().enumerate() {
+        c.call(&["ZADD", "large", score, &format!("m{number}")]);
+    }
+    for score in special.into_iter().chain(extremes) {
+        for key in ["large", "small"] {
+            c.call(&["ZADD", key, score, &format!("of {score}")]);
+        }
+        c.call(&["ZADD", "changed", "1", score]);
+        c.call(&["ZADD", "changed", score, score]);
+    }
+    c.check("ZSCORE large 'of -0'", "\"-0\"");
+    c.check("ZSCORE small 'of -0'", "\"0\"");
+    let all = |c: &mut Connection| {
+        ["large", "small", "changed"].map(|key| c.ask(&format!("ZRANGE {key} 0 -1 WITHSCORES")))
+    };
+    let before = all(&mut c);
+    let dump = c.ask("DUMP large").bytes().to_vec();
+    c.call(&[&b"RESTORE"[..], b"large", b"0", &dump, b"REPLACE"]);
+    assert!(all(&mut c) == before, "DUMP");
+    server.signal(Signal::KILL);
+    server.wait_for_end();
+    let server = durable(&dir).start();
+    let mut c = server.connect();
+    assert!(all(&mut c) == before, "log");
+    crate::data_of_redis::compact(&server);
+    drop(server);
+    assert!(all(&mut durable(&dir).start().connect()) == before, "compaction");
+    for format in ["rdb", "aof", "jsonl"] {
+        let (out, other) =
+            (scratch.path().join(format), scratch.path().join(format!("of-{format}")));
+        let export = ["export", text(&out), "--format", format, "--dir", text(&dir)];
+        assert_eq!(run(&export).0, 0);
+        assert_eq!(run(&["import", text(&out), "--dir", text(&other)]).0, 0);
+        assert!(all(&mut durable(&other).start().connect()) == before, "{format}");
+    }
 }
 
 #[test]

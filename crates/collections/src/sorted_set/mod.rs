@@ -56,7 +56,7 @@ pub enum MemberBound<'a> {
 
 /// A sorted set: members with scores, in the order of both.
 ///
-/// No score is NaN: what adds one takes it for 0. Small sets take negative zero for zero, too.
+/// No score is NaN: what adds one takes it for 0. Small sets take a new negative zero for zero, too.
 pub struct SortedSet {
     repr: Repr,
 }
@@ -136,33 +136,70 @@ impl SortedSet {
     ///
     /// So a conditional change costs one search. A score that is equal to the old one is not set:
     /// zero stays zero where negative zero is asked for.
+    ///
+    /// Negative zero becomes zero in a small set, as in Redis. Returns the score that was decided, as it is kept.
     #[inline]
     pub fn update(
         &mut self,
         member: &[u8],
         limits: &PackedLimits,
         decide: impl FnOnce(Option<f64>) -> Option<f64>,
-    ) {
+    ) -> Option<f64> {
+        self.put(member, limits, decide, |score| score + 0.0)
+    }
+
+    /// Sets the score of a member as it was in a set that was saved, which may have been large. Returns the score it had.
+    pub fn load(&mut self, member: &[u8], score: f64, limits: &PackedLimits) -> Option<f64> {
+        let mut old = None;
+        let decide = |found| {
+            old = found;
+            Some(score)
+        };
+        self.put(member, limits, decide, |score| score);
+        old
+    }
+
+    /// See [`SortedSet::update`]; a small set keeps what `kept` makes of a score.
+    #[inline]
+    fn put(
+        &mut self,
+        member: &[u8],
+        limits: &PackedLimits,
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+        kept: impl FnOnce(f64) -> f64,
+    ) -> Option<f64> {
         let decide = |old| decide(old).map(|score| if score.is_nan() { 0.0 } else { score });
         let small = match &mut self.repr {
             Repr::Small(small) => small,
-            Repr::Large(large) => return large.update(member, decide),
+            Repr::Large(large) => {
+                let mut decided = None;
+                large.update(member, |old| {
+                    decided = decide(old);
+                    decided
+                });
+                return decided;
+            }
         };
         let found = small.find(member);
         let old = found.map(|at| small.score_at(at));
-        let Some(score) = decide(old) else { return };
+        let mut score = decide(old)?;
         match (found, old) {
-            (Some(at), Some(old)) if old != score => small.change(at, member, score),
+            (Some(at), Some(old)) if old != score => {
+                score = kept(score);
+                small.change(at, member, score);
+            }
             (Some(_), _) => {}
             (None, _)
                 if small.len() < limits.entries_max
                     && member.len() <= limits.value_len_max
                     && small.has_room_for(member.len()) =>
             {
+                score = kept(score);
                 small.add(member, score);
             }
             (None, _) => self.enlarge().add_new(member, score),
         }
+        Some(score)
     }
 
     /// Becomes a large one.

@@ -1,8 +1,8 @@
 //! A small sorted set: alternating members and scores in one block, ordered by both.
 //!
-//! An integral score is an integer element, and negative zero is zero, as in small sets of Redis. Other scores
-//! are their eight bytes, big-endian; if these happen to be the text of an integer, a zero byte precedes them,
-//! because the block would store such a text as an integer.
+//! An integral score is an integer element. Other scores, and negative zero, are their eight bytes, big-endian; if these
+//! happen to be the text of an integer, a zero byte precedes them, because the block would store such a text as an
+//! integer.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -32,7 +32,7 @@ type ScoreBytes = [u8; 9];
 /// How a score is kept.
 fn element_of(score: f64, bytes: &mut ScoreBytes) -> Element<'_> {
     let whole = score as i64;
-    if whole as f64 == score && score.abs() < WHOLE_MAX {
+    if (whole as f64).to_bits() == score.to_bits() && score.abs() < WHOLE_MAX {
         return Element::Int(whole);
     }
     bytes[1..].copy_from_slice(&score.to_be_bytes());

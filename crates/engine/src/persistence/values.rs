@@ -288,7 +288,7 @@ impl Assembly {
                 return Ok(());
             }
             (Collection::SortedSet(set), ValuePart::Scored { member, score }) => {
-                (set.insert(member, score, &limits.sorted_set).is_none(), "member")
+                (set.load(member, score, &limits.sorted_set).is_none(), "member")
             }
             (Collection::Hash(hash), ValuePart::Field { name, value, expiry_ms }) => {
                 let deadline_ms = expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));

@@ -105,7 +105,7 @@ impl Sealed for SortedSet {
         match SortedSetEdit::read(code, edit)? {
             SortedSetEdit::Scores(members) => {
                 let limits = limits.sorted_set();
-                members.for_each(|(score, member)| _ = self.insert(member, score, &limits));
+                members.for_each(|(score, member)| _ = self.load(member, score, &limits));
             }
             SortedSetEdit::Remove(member) => _ = self.remove(member),
         }
@@ -134,12 +134,11 @@ impl Editor<'_, SortedSet> {
     /// See [`SortedSet::update`].
     #[inline]
     pub fn update(&mut self, member: &[u8], decide: impl FnOnce(Option<f64>) -> Option<f64>) {
-        let (mut changed, mut before) = (None, None);
-        self.value.update(member, &self.limits.sorted_set(), |old| {
-            // An equal score stays as it is, also zero with another sign: what is not logged does not change.
-            changed = decide(old).filter(|new| Some(*new) != old);
+        let mut before = None;
+        let changed = self.value.update(member, &self.limits.sorted_set(), |old| {
             before = old;
-            changed
+            // An equal score stays as it is, also zero with another sign: what is not logged does not change.
+            decide(old).filter(|new| Some(*new) != old)
         });
         if let Some(score) = changed {
             self.record(|edits| write_score(edits, Element::Bytes(member), score));
