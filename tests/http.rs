@@ -96,6 +96,47 @@ fn commands_are_json_paths_pipelines_and_transactions() {
     http.server.connect().check("GET n", "\"1\"");
 }
 
+/// The thread that answers all requests neither parses nor encodes much itself: `/healthz` would wait for it. Its
+/// processor time tells, however busy the machine is.
+#[test]
+fn long_bodies_and_replies_are_converted_on_other_threads() {
+    let http = with(launch().with("http-max-body", "64mb"));
+    let mut c = http.server.connect();
+    c.request(&[&b"SET"[..], b"long", &b"\"\n".repeat(4 << 20)]);
+    c.expect("+OK");
+    let script = "for i = 1, 200 do local t = {} for j = 1, 5000 do t[j] = 'element' .. j end redis.call('rpush', KEYS[1], unpack(t)) end";
+    c.request(&["EVAL", script, "1", "list"]);
+    c.expect("nil");
+    let numbers = format!("[\"DEL\"{}]", ",1".repeat(4 << 20));
+    let pipeline = format!("[{}[\"LLEN\",\"list\"]]", "[\"LLEN\",\"list\"],".repeat(90_000));
+    let base64 = "Upstash-Encoding: base64\r\n";
+    for (line, head, body) in [
+        ("GET /get/long", "", ""),
+        ("GET /get/long", base64, ""),
+        ("GET /lrange/list/0/-1", "", ""),
+        ("POST /pipeline", "", r#"[["GET","long"],["LRANGE","list",0,-1]]"#),
+        ("POST /multi-exec", "", r#"[["GET","long"],["LRANGE","list",0,-1]]"#),
+        ("POST /", "", &numbers),
+        ("POST /pipeline", "", &pipeline),
+    ] {
+        let before = (http_ticks(&http), http.server.cpu_ticks());
+        let (status, answer) =
+            exchange(&http, &request(line, &format!("{LOCAL}{head}"), body.as_bytes()));
+        let (own, all) = (http_ticks(&http) - before.0, http.server.cpu_ticks() - before.1);
+        assert_eq!(status, 200, "{answer:.100}");
+        assert!(own * 4 <= all, "{line} {body:.20}: {own} of {all} ticks");
+    }
+}
+
+/// Processor time of the thread that answers requests over HTTP, in hundredths of a second.
+fn http_ticks(http: &Both) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{}/task", http.server.pid())).expect("the process");
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let stat = stats.into_iter().find(|stat| stat.contains("(http)")).expect("its thread");
+    let fields: Vec<_> = stat.split(' ').collect();
+    fields[13..15].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+}
+
 #[test]
 fn transactions_and_events_need_no_names_of_commands() {
     let dir = TempDir::new();

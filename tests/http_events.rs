@@ -89,6 +89,23 @@ fn messages_of_channels_and_patterns_are_events() {
     wait_until("nor of channels", || c.ask("PUBLISH news x").int() == 0);
 }
 
+/// One of many pieces, which is written into an event on another thread; others come before and after it.
+#[test]
+fn long_messages_are_events_in_their_order() {
+    let http = with(launch());
+    let mut c = http.server.connect();
+    let mut news = Events::open(&http, "/subscribe/news");
+    news.wait_for("data: subscribe,news,1\n\n");
+    let long = "m".repeat(1 << 20);
+    for message in ["first", &long, "second", &long, "third"] {
+        c.check(&format!("PUBLISH news {message}"), ":1");
+    }
+    news.wait_for("data: message,news,third\n\n");
+    let begins: Vec<_> = news.seen.match_indices("data: message,news,").collect();
+    let lens: Vec<_> = begins.windows(2).map(|two| (two[1].0 - two[0].0) >> 20).collect();
+    assert_eq!(lens, [0, 1, 0, 1]);
+}
+
 #[test]
 fn commands_of_all_clients_are_events() {
     let http = with(launch());

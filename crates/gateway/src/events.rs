@@ -31,11 +31,11 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Failure;
-use crate::gateway::Shared;
+use crate::gateway::{AT_ONCE_BYTES, Shared};
 use crate::request;
 
 /// Bytes that are read from the server at a time.
-const READ_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 32 * 1024;
 
 /// A comment is sent after so long without an event, so that neither proxies nor this server keep what is gone.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
@@ -125,7 +125,9 @@ pub(crate) async fn open(
     let mut begin = Vec::new();
     write_event(&mut begin, call.subject, &first, call.encoding);
     let events = Events {
+        shared: Arc::clone(shared),
         source,
+        converting: None,
         subject: call.subject,
         encoding: call.encoding,
         begin: Some(begin.into()),
@@ -163,24 +165,44 @@ async fn send(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
 /// What comes from the server.
 struct Source {
     socket: UnixStream,
+    received: Received,
+}
+
+/// What has come and is not decoded.
+#[derive(Default)]
+struct Received {
     decoder: ReplyDecoder,
-    /// What has come and is not decoded.
     input: Vec<u8>,
+}
+
+impl Received {
+    /// The events of all complete replies.
+    fn take_events(&mut self, subject: Subject, encoding: Encoding) -> io::Result<Vec<u8>> {
+        let (mut at, mut events) = (0, Vec::new());
+        let malformed = |_| io::Error::from(io::ErrorKind::InvalidData);
+        while let Some((value, len)) = self.decoder.decode(&self.input[at..]).map_err(malformed)? {
+            at += len;
+            write_event(&mut events, subject, &value, encoding);
+        }
+        self.input.drain(..at);
+        Ok(events)
+    }
 }
 
 impl Source {
     fn new(socket: UnixStream) -> Self {
-        Self { socket, decoder: ReplyDecoder::new(), input: Vec::new() }
+        Self { socket, received: Received::default() }
     }
 
     /// Waits for more input. Whether some came, and not the end.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             ready!(self.socket.poll_read_ready(cx))?;
-            let begin = self.input.len();
-            self.input.resize(begin + READ_BYTES, 0);
-            let read = self.socket.try_read(&mut self.input[begin..]);
-            self.input.truncate(begin + *read.as_ref().unwrap_or(&0));
+            let input = &mut self.received.input;
+            let begin = input.len();
+            input.resize(begin + READ_BYTES, 0);
+            let read = self.socket.try_read(&mut input[begin..]);
+            input.truncate(begin + *read.as_ref().unwrap_or(&0));
             match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return Poll::Ready(read.map(|count| count > 0)),
@@ -188,23 +210,12 @@ impl Source {
         }
     }
 
-    /// Hands all complete replies to `take`.
-    fn each(&mut self, mut take: impl FnMut(&Value)) -> io::Result<()> {
-        let mut at = 0;
-        let malformed = |_| io::Error::from(io::ErrorKind::InvalidData);
-        while let Some((value, len)) = self.decoder.decode(&self.input[at..]).map_err(malformed)? {
-            at += len;
-            take(&value);
-        }
-        self.input.drain(..at);
-        Ok(())
-    }
-
     /// The next reply alone; an error is one of the request. None at the end.
     async fn reply(&mut self) -> Result<Option<Value>, Failure> {
         loop {
-            if let Ok(Some((value, len))) = self.decoder.decode(&self.input) {
-                self.input.drain(..len);
+            let Received { decoder, input } = &mut self.received;
+            if let Ok(Some((value, len))) = decoder.decode(input) {
+                input.drain(..len);
                 return match value {
                     Value::Error(text) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
                     value => Ok(Some(value)),
@@ -217,9 +228,15 @@ impl Source {
     }
 }
 
+/// What has come, and the events of it.
+type Converted = io::Result<(Received, Vec<u8>)>;
+
 /// The body of a response.
 struct Events {
+    shared: Arc<Shared>,
     source: Source,
+    /// Makes events of what has come, which is not there until it has ended.
+    converting: Option<Pin<Box<dyn Future<Output = Converted> + Send>>>,
     subject: Subject,
     encoding: Encoding,
     /// The first event, which came before there was a body.
@@ -227,6 +244,33 @@ struct Events {
     heartbeat: Pin<Box<Sleep>>,
     /// The end of the server.
     ending: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Events {
+    /// Events of what has come.
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+        let (subject, encoding) = (self.subject, self.encoding);
+        let received = &mut self.source.received;
+        if self.converting.is_none() && received.input.len() <= AT_ONCE_BYTES {
+            return Poll::Ready(received.take_events(subject, encoding));
+        }
+        let converting = self.converting.get_or_insert_with(|| {
+            let (shared, mut received) = (Arc::clone(&self.shared), std::mem::take(received));
+            Box::pin(async move {
+                let convert = move || {
+                    let events = received.take_events(subject, encoding)?;
+                    Ok((received, events))
+                };
+                let converted = shared.waiting.convert(AT_ONCE_BYTES + 1, convert).await;
+                converted.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionAborted.into()))
+            })
+        });
+        let converted = ready!(converting.as_mut().poll(cx));
+        self.converting = None;
+        let (received, events) = converted?;
+        self.source.received = received;
+        Poll::Ready(Ok(events))
+    }
 }
 
 impl hyper::body::Body for Events {
@@ -244,12 +288,10 @@ impl hyper::body::Body for Events {
         if this.ending.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        let mut events = Vec::new();
-        loop {
-            let (subject, encoding) = (this.subject, this.encoding);
-            this.source.each(|value| write_event(&mut events, subject, value, encoding))?;
+        let events = loop {
+            let events = ready!(this.poll_events(cx))?;
             if !events.is_empty() {
-                break;
+                break events;
             }
             match this.source.poll_more(cx)? {
                 Poll::Ready(true) => {}
@@ -257,11 +299,10 @@ impl hyper::body::Body for Events {
                 Poll::Ready(false) => return Poll::Ready(None),
                 Poll::Pending => {
                     ready!(this.heartbeat.as_mut().poll(cx));
-                    events.extend_from_slice(HEARTBEAT);
-                    break;
+                    break HEARTBEAT.to_vec();
                 }
             }
-        }
+        };
         this.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT_EVERY);
         Poll::Ready(Some(Ok(Frame::data(events.into()))))
     }

@@ -20,8 +20,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
 use crate::failure::Failure;
-use crate::gateway::{KernelHandle, Shared, busy};
-use crate::reply;
+use crate::gateway::{AT_ONCE_BYTES, KernelHandle, Shared, busy, ending};
+use crate::reply::{self, Form};
 
 /// Bytes of all replies to a request. They are in memory twice, as they are and as JSON.
 const REPLY_BYTES_MAX: usize = 256 << 20;
@@ -81,29 +81,34 @@ pub(crate) enum Allowed {
 /// The commands of a request.
 pub(crate) struct Calls {
     pub(crate) commands: Vec<OwnedArgs>,
+    /// Of the body in which they came.
+    pub(crate) bytes: usize,
     pub(crate) allowed: Allowed,
     /// They are one transaction.
     pub(crate) together: bool,
+    /// How the replies are written.
+    pub(crate) form: Form,
     /// When they are no longer held back.
     pub(crate) until: Instant,
 }
 
-/// Runs the commands, and returns their replies in order; of a transaction the reply of EXEC alone, or its error.
+/// Runs the commands, and returns the body with their replies in order; of a transaction the reply of EXEC alone, or
+/// its error.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     kernel: &KernelHandle,
     caller: Caller,
-    calls: Calls,
-) -> Result<Vec<Value>, Failure> {
+    mut calls: Calls,
+) -> Result<Vec<u8>, Failure> {
     let output = Output::with_room(REPLY_BYTES_MAX);
     let mut work = Work { caller, output, through: 0 };
-    if !calls.together && calls.commands.len() <= AT_ONCE_MAX {
+    let are_few = calls.commands.len() <= AT_ONCE_MAX && calls.bytes <= AT_ONCE_BYTES;
+    if !calls.together && are_few {
         work.run_at_once(kernel, &calls)?;
         if work.through == calls.commands.len() {
-            return reply::decode(&work.output.into_bytes());
+            return work.encode(shared, &calls, None).await;
         }
     }
-    let calls = Arc::new(calls);
     loop {
         let effort = work.effort(kernel, &calls);
         let permit = shared.waiting.permit(effort);
@@ -111,32 +116,29 @@ pub(crate) async fn run(
         let permit = match permit {
             Ok(permit) => permit,
             Err(failure) if work.through == 0 => return Err(failure),
-            Err(failure) => return work.without_rest(&calls, &failure),
+            Err(failure) => return work.encode(shared, &calls, Some(&failure)).await,
         };
-        let (shared, kernel, calls) = (Arc::clone(shared), Arc::clone(kernel), Arc::clone(&calls));
+        let (shared, kernel) = (Arc::clone(shared), Arc::clone(kernel));
+        // The thread encodes the replies as well, and frees them and the commands: both may be many.
         let ran = spawn_blocking(move || {
             let _permit = permit;
             match calls.together {
                 true => Ran::Through(work.run_together(&shared, &kernel, &calls)),
-                false => work.run_rest(&shared, &kernel, &calls, effort),
+                false => work.run_rest(&shared, &kernel, calls, effort),
             }
         });
-        match ran.await {
-            Ok(Ran::Through(replies)) => return replies,
-            Ok(Ran::GivesWay(left)) => work = *left,
-            Err(_) => {
-                let text = "ERR the server is shutting down";
-                return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
-            }
+        match ran.await.map_err(|_| ending())? {
+            Ran::Through(body) => return body,
+            Ran::GivesWay(left) => (work, calls) = *left,
         }
     }
 }
 
 /// The state in which a thread has left a request.
 enum Ran {
-    Through(Result<Vec<Value>, Failure>),
+    Through(Result<Vec<u8>, Failure>),
     /// A command waits for a key, and another request for the thread.
-    GivesWay(Box<Work>),
+    GivesWay(Box<(Work, Calls)>),
 }
 
 struct Work {
@@ -172,16 +174,28 @@ impl Work {
         Ok(())
     }
 
-    /// The replies to what has been done; the rest fails.
-    fn without_rest(self, calls: &Calls, failure: &Failure) -> Result<Vec<Value>, Failure> {
-        let mut replies = reply::decode(&self.output.into_bytes())?;
-        let error = Value::Error(failure.text().as_bytes().into());
-        replies.resize(calls.commands.len(), error);
-        Ok(replies)
+    /// The body with the replies to what was done at once; the rest fails for this reason.
+    async fn encode(
+        self,
+        shared: &Shared,
+        calls: &Calls,
+        rest: Option<&Failure>,
+    ) -> Result<Vec<u8>, Failure> {
+        let (form, count, output) = (calls.form, calls.commands.len(), self.output);
+        let bytes = output.written();
+        let rest = rest.map(|failure| Value::Error(failure.text().as_bytes().into()));
+        let encode = move || {
+            let mut replies = reply::decode(&output.into_bytes())?;
+            if let Some(error) = rest {
+                replies.resize(count, error);
+            }
+            form.encode(&replies)
+        };
+        shared.waiting.convert(bytes, encode).await?
     }
 
-    /// Runs those that are left, and decodes all replies.
-    fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: &Calls, effort: Effort) -> Ran {
+    /// Runs those that are left, and encodes all replies.
+    fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: Calls, effort: Effort) -> Ran {
         let mut owed = Owed::default();
         while let Some(command) = calls.commands.get(self.through) {
             let args = command.as_args();
@@ -197,7 +211,7 @@ impl Work {
                 let (caller, output) = (&mut self.caller, &mut self.output);
                 match kernel.execute_beside(caller, args, output, &gives_up, &gives_way) {
                     Some(also) => owed = owed.and(also),
-                    None => return Ran::GivesWay(Box::new(self)),
+                    None => return Ran::GivesWay(Box::new((self, calls))),
                 }
             }
             self.through += 1;
@@ -205,9 +219,10 @@ impl Work {
                 return Ran::Through(Err(failure));
             }
         }
-        let replies =
-            settle(shared, kernel, owed).and_then(|()| reply::decode(&self.output.into_bytes()));
-        Ran::Through(replies)
+        let body = settle(shared, kernel, owed)
+            .and_then(|()| reply::decode(&self.output.into_bytes()))
+            .and_then(|replies| calls.form.encode(&replies));
+        Ran::Through(body)
     }
 
     /// Runs all in one transaction.
@@ -216,7 +231,7 @@ impl Work {
         shared: &Shared,
         kernel: &Kernel,
         calls: &Calls,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<Vec<u8>, Failure> {
         let fails = |error: &CommandError| Failure::of_command(error.as_str());
         self.caller.begin_transaction().map_err(|error| fails(&error))?;
         let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
@@ -240,7 +255,7 @@ impl Work {
         self.check()?;
         settle(shared, kernel, owed)?;
         match reply::decode(&self.output.into_bytes())?.pop() {
-            Some(Value::Array(values)) => Ok(values),
+            Some(Value::Array(values)) => calls.form.encode(&values),
             Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
             _ => Err(Failure::malformed("ERR the transaction has no reply")),
         }

@@ -19,7 +19,7 @@ use tierce_commands::stats::HttpFigures;
 use tierce_config::{Config, Settings};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -41,11 +41,19 @@ const THREAD_PATIENCE: Duration = Duration::from_secs(10);
 /// Threads for requests that need no data. They are there while all others wait.
 const THREADS_WITHOUT_DATA: usize = 4;
 
+/// Threads for bodies and replies of more than [`AT_ONCE_BYTES`].
+const CONVERTING_THREADS: usize = 4;
+
+/// The runtime's thread parses and encodes so many bytes itself, in less than a millisecond. More would hold up all
+/// other requests.
+pub(crate) const AT_ONCE_BYTES: usize = 64 * 1024;
+
 /// Which threads that may wait are taken.
 pub(crate) struct Waiting {
     long: Threads,
     brief: Threads,
     without_data: Threads,
+    converting: Arc<Semaphore>,
 }
 
 /// Threads for requests of one kind.
@@ -77,6 +85,11 @@ impl Drop for Wanted<'_> {
     }
 }
 
+/// The runtime has ended before what was to run.
+pub(crate) fn ending() -> Failure {
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, "ERR the server is shutting down")
+}
+
 /// No thread came in time.
 pub(crate) fn busy() -> Failure {
     let text =
@@ -90,7 +103,26 @@ impl Waiting {
             long: Threads::new(LONG_THREADS),
             brief: Threads::new(BRIEF_THREADS),
             without_data: Threads::new(THREADS_WITHOUT_DATA),
+            converting: Arc::new(Semaphore::new(CONVERTING_THREADS)),
         }
+    }
+
+    /// Parses or encodes so many bytes: at once if they are few, otherwise on another thread. `convert` waits for
+    /// nothing, so its thread is free again soon.
+    pub(crate) async fn convert<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        convert: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        if bytes <= AT_ONCE_BYTES {
+            return Ok(convert());
+        }
+        let permit = Arc::clone(&self.converting).acquire_owned().await;
+        let converted = spawn_blocking(move || {
+            let _permit = permit;
+            convert()
+        });
+        converted.await.map_err(|_| ending())
     }
 
     fn threads(&self, effort: Effort) -> &Threads {
@@ -371,7 +403,9 @@ fn start(shared: &Arc<Shared>, listeners: Vec<TcpListener>) -> io::Result<Starte
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(LONG_THREADS + BRIEF_THREADS + THREADS_WITHOUT_DATA)
+        .max_blocking_threads(
+            LONG_THREADS + BRIEF_THREADS + THREADS_WITHOUT_DATA + CONVERTING_THREADS,
+        )
         .thread_name("http-waiting")
         .build()?;
     let (orders, received) = mpsc::unbounded_channel();
@@ -462,5 +496,22 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.figures.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread that is not held up is the one on which `/healthz` is answered.
+    #[test]
+    fn only_what_is_short_is_converted_on_the_thread_of_the_runtime() {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let (waiting, here) = (Waiting::new(), thread::current().id());
+        for (bytes, is_here) in [(0, true), (AT_ONCE_BYTES, true), (AT_ONCE_BYTES + 1, false)] {
+            let converted = waiting.convert(bytes, || thread::current().id());
+            let thread = runtime.block_on(converted).expect("a thread");
+            assert_eq!(thread == here, is_here, "{bytes}");
+        }
     }
 }

@@ -19,7 +19,7 @@
 //! | `metrics` | `/metrics` for Prometheus |
 //!
 //! **Invariant:** the runtime's thread waits for no lock that a command holds for long. Commands that may wait or take
-//! long run on one of a few other threads.
+//! long run on one of a few other threads, and bodies, replies and messages that are long are parsed and encoded there.
 
 #![forbid(unsafe_code)]
 

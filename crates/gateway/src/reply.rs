@@ -37,6 +37,25 @@ impl Strings {
     }
 }
 
+/// The body of a response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Form {
+    /// An array with an object for each command, and not the object of the only one.
+    pub(crate) is_array: bool,
+    pub(crate) strings: Strings,
+}
+
+impl Form {
+    /// The body with these replies.
+    pub(crate) fn encode(self, values: &[Value]) -> Result<Vec<u8>, Failure> {
+        match values {
+            values if self.is_array => Ok(several(values, self.strings)),
+            [value] => one(value, self.strings),
+            _ => Err(Failure::malformed("ERR the command has no reply")),
+        }
+    }
+}
+
 /// All replies of some output of a command.
 pub(crate) fn decode(mut output: &[u8]) -> Result<Vec<Value>, Failure> {
     let (mut decoder, mut values) = (ReplyDecoder::new(), Vec::new());
@@ -52,7 +71,7 @@ pub(crate) fn decode(mut output: &[u8]) -> Result<Vec<Value>, Failure> {
 }
 
 /// The body for one command.
-pub(crate) fn one(value: &Value, strings: Strings) -> Result<Vec<u8>, Failure> {
+fn one(value: &Value, strings: Strings) -> Result<Vec<u8>, Failure> {
     if let Value::Error(text) = value {
         return Err(Failure::of_command(&String::from_utf8_lossy(text)));
     }
@@ -62,7 +81,7 @@ pub(crate) fn one(value: &Value, strings: Strings) -> Result<Vec<u8>, Failure> {
 }
 
 /// The body for several: an array with an object for each.
-pub(crate) fn several(values: &[Value], strings: Strings) -> Vec<u8> {
+fn several(values: &[Value], strings: Strings) -> Vec<u8> {
     let mut body = vec![b'['];
     for (index, value) in values.iter().enumerate() {
         if index > 0 {

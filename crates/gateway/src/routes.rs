@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Buf;
 use tierce_commands::acl::Rights;
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
+use tierce_wire::resp::OwnedArgs;
 use tokio::time::timeout;
 
 use crate::credentials::{self, Proven};
@@ -162,37 +164,40 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
     let limit = settings.http_timeout();
     let body = read(&head.headers, body, settings.http_max_body(), limit).await?;
     drop(settings);
-    let commands = match form {
-        Form::One => vec![request::command(&body)?],
-        Form::Pipeline | Form::Transaction => request::commands(&body)?,
-        Form::Argument => {
-            let query = head.uri.query().unwrap_or_default();
-            vec![request::of_path(head.uri.path(), query, &body)?]
-        }
-    };
-    drop(body);
+    let (bytes, uri) = (body.remaining(), head.uri);
+    let parsed = shared.waiting.convert(bytes, move || parse(form, &uri, body)).await?;
+    let commands = parsed?;
     client.set_user(rights.user());
     let caller = Caller::with_rights(client, rights, true);
     let is_plain_get =
         head.method == Method::GET && !head.headers.contains_key(header::AUTHORIZATION);
     let allowed = if is_plain_get { Allowed::Reading } else { Allowed::Everything };
     let (together, until) = (form == Form::Transaction, Instant::now() + limit);
-    let calls = Calls { commands, allowed, together, until };
-    let values = execute::run(shared, kernel, caller, calls).await?;
-    match (form, values.as_slice()) {
-        (Form::Pipeline | Form::Transaction, values) => Ok(reply::several(values, strings)),
-        (Form::One | Form::Argument, [value]) => reply::one(value, strings),
-        _ => Err(Failure::malformed("ERR the command has no reply")),
+    let form = reply::Form { is_array: form == Form::Pipeline || together, strings };
+    let calls = Calls { commands, bytes, allowed, together, form, until };
+    execute::run(shared, kernel, caller, calls).await
+}
+
+/// The commands of a request.
+fn parse(form: Form, uri: &Uri, mut body: impl Buf) -> Result<Vec<OwnedArgs>, Failure> {
+    let body = body.copy_to_bytes(body.remaining());
+    match form {
+        Form::One => Ok(vec![request::command(&body)?]),
+        Form::Pipeline | Form::Transaction => request::commands(&body),
+        Form::Argument => {
+            let query = uri.query().unwrap_or_default();
+            Ok(vec![request::of_path(uri.path(), query, &body)?])
+        }
     }
 }
 
-/// The whole body.
+/// The whole body, in the parts in which it came.
 async fn read(
     headers: &HeaderMap,
     body: Body,
     max: usize,
     limit: Duration,
-) -> Result<Bytes, Failure> {
+) -> Result<impl Buf + Send + use<>, Failure> {
     let too_long = || {
         let text = format!("ERR the body is longer than {max} bytes: see http-max-body");
         Failure::closing(StatusCode::PAYLOAD_TOO_LARGE, text)
@@ -202,7 +207,7 @@ async fn read(
         return Err(too_long());
     }
     match timeout(limit, Limited::new(body, max).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Ok(body)) => Ok(body.aggregate()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
         Ok(Err(error)) => {
             let text = format!("ERR the body cannot be read: {error}");
