@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use tierce_harness::{Both, Launch, wait_until};
+use tierce_harness::{Both, Connection, Launch, wait_until};
 
 use crate::launch;
 
@@ -152,6 +152,91 @@ fn only_what_users_may_hear_is_heard_and_only_while_they_may() {
     stays.wait_for("data: message,more,still\n\n");
     c.check("ACL DELUSER ann", ":1");
     stays.wait_for_end();
+}
+
+/// RESP clients may go on, as those of Redis; but a stream is a request, which its user must be allowed to make.
+#[test]
+fn streams_end_when_their_user_may_not_open_them_any_more() {
+    let http = with(launch());
+    let mut c = http.server.connect();
+    let rules = "reset on >secret +monitor +@pubsub &news &n* &more (+subscribe &other)";
+    for (path, begin, is_harmless, ends_by) in [
+        (
+            "/monitor",
+            "\"OK\"",
+            "ACL SETUSER ann -@pubsub resetchannels",
+            "ACL SETUSER ann -monitor",
+        ),
+        ("/monitor", "\"OK\"", "ACL SETUSER bob on", "ACL SETUSER ann off"),
+        ("/monitor", "\"OK\"", "ACL DELUSER bob", "ACL DELUSER ann"),
+        (
+            "/subscribe/news",
+            "subscribe,news,1",
+            "ACL SETUSER ann -monitor",
+            "ACL SETUSER ann -subscribe",
+        ),
+        (
+            "/subscribe/news",
+            "subscribe,news,1",
+            "ACL SETUSER ann -psubscribe",
+            "ACL SETUSER ann off",
+        ),
+        (
+            "/subscribe/news/more",
+            "subscribe,more,2",
+            "ACL SETUSER bob on",
+            "ACL SETUSER ann resetchannels &news",
+        ),
+        ("/subscribe/news", "subscribe,news,1", "ACL DELUSER bob", "ACL DELUSER ann"),
+        (
+            "/subscribe/other",
+            "subscribe,other,1",
+            "ACL SETUSER ann -subscribe",
+            "ACL SETUSER ann clearselectors",
+        ),
+        (
+            "/psubscribe/n*",
+            "psubscribe,n*,1",
+            "ACL SETUSER ann -subscribe",
+            "ACL SETUSER ann -psubscribe",
+        ),
+        (
+            "/psubscribe/n*",
+            "psubscribe,n*,1",
+            "ACL SETUSER ann -subscribe",
+            "ACL SETUSER ann resetchannels &news",
+        ),
+        (
+            "/ssubscribe/news",
+            "ssubscribe,news,1",
+            "ACL SETUSER ann -subscribe",
+            "ACL SETUSER ann -ssubscribe",
+        ),
+        (
+            "/ssubscribe/news",
+            "ssubscribe,news,1",
+            "ACL SETUSER ann -subscribe",
+            "ACL SETUSER ann off",
+        ),
+    ] {
+        c.check(&format!("ACL SETUSER ann {rules}"), "+OK");
+        let mut events = Events::begin(&http, path, "Authorization: Bearer ann:secret\r\n");
+        events.wait_for(&format!("data: {begin}\n\n"));
+        c.request(&is_harmless.split(' ').collect::<Vec<_>>());
+        c.reply();
+        // Closed connections are in no list.
+        let is_there = |c: &mut Connection| c.ask("CLIENT LIST").text().contains("user=ann ");
+        assert!(is_there(&mut c), "{path} is closed by {is_harmless}");
+        c.request(&ends_by.split(' ').collect::<Vec<_>>());
+        c.reply();
+        wait_until("the stream is closed", || !is_there(&mut c));
+        events.wait_for_end();
+    }
+    // Of the default user as well.
+    let mut monitor = Events::open(&http, "/monitor");
+    monitor.wait_for("data: \"OK\"\n\n");
+    c.check("ACL SETUSER default -monitor", "+OK");
+    monitor.wait_for_end();
 }
 
 #[test]

@@ -5,22 +5,23 @@
 
 mod tracking;
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_engine::feed::{Feed, Reader};
 use tierce_keyspace::{DbIndex, KeyHash, Keyspace, Origin, Source, Touch, Watch};
 use tierce_output::Output;
-use tierce_wire::resp::{Args, Encoder, Proto};
+use tierce_wire::resp::{Args, Encoder, OwnedArgs, Proto};
 
 pub use self::tracking::Tracking;
 use crate::acl::{Attempt, Rights, Users};
 use crate::clients::{Client, ClientFlags};
-use crate::command::{Access, ChannelUse, Command};
+use crate::command::{Access, ChannelUse, Command, Table};
 use crate::durability::SyncPolicy;
 use crate::engine::Engine;
 use crate::error::CommandError;
-use crate::pubsub::{Invalidation, Kind, PubSub, Run, Subscriptions};
+use crate::pubsub::{Invalidation, Kind, Name, PubSub, Run, Subscriptions};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::Replica;
 use crate::transaction::{QueueIsFull, Transaction};
@@ -241,6 +242,28 @@ impl Caller {
         may(Kind::Channel, ChannelUse::Name)
             && may(Kind::ShardChannel, ChannelUse::Name)
             && may(Kind::Pattern, ChannelUse::Pattern)
+    }
+
+    /// Whether its user is on, and may still call what it listens by: MONITOR, or SUBSCRIBE with these channels.
+    #[must_use]
+    pub fn may_listen_again(&self, commands: &Table) -> bool {
+        let may_call = |name: &str, channels: &[&Name]| {
+            let mut args = OwnedArgs::new();
+            let mut words = iter::once(name.as_bytes()).chain(channels.iter().map(|it| &***it));
+            let command = commands.find_original(name.as_bytes());
+            words.all(|word| args.push(word).is_ok())
+                && command.is_some_and(|it| self.rights.check(it, args.as_args()).is_ok())
+        };
+        let may_subscribe = |name, kind| {
+            let channels = self.subscriptions().into_iter().flat_map(|all| all.names(kind));
+            let channels: Vec<_> = channels.collect();
+            channels.is_empty() || may_call(name, &channels)
+        };
+        self.rights.user().is_none_or(|user| user.is_on())
+            && (!self.monitor || may_call("monitor", &[]))
+            && may_subscribe("subscribe", Kind::Channel)
+            && may_subscribe("psubscribe", Kind::Pattern)
+            && may_subscribe("ssubscribe", Kind::ShardChannel)
     }
 
     /// Whether it has said MULTI, so that its requests are queued.

@@ -16,6 +16,7 @@ use crate::acknowledge::Awaiting;
 use crate::acl::Rights;
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
+use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::config::DirectiveId;
 use crate::connection::{self, AnySession, Settled, answer, output_class_of};
@@ -23,7 +24,7 @@ use crate::deadlines::Deadlines;
 use crate::deliver::Pacing;
 use crate::fetcher::Fetcher;
 use crate::kernel::Kernel;
-use crate::listening::{MEMCACHED, PEDROKV, protocol_of};
+use crate::listening::{EVENTS, MEMCACHED, PEDROKV, protocol_of};
 use crate::memcached::{self, Host};
 use crate::message::Notice;
 use crate::pedrokv;
@@ -125,12 +126,18 @@ impl Dispatcher {
                 });
             }
             Notice::RightsChanged => conns.for_each(|conn| {
-                let Some(caller) = conn.session().caller().filter(|caller| caller.is_subscribed())
-                else {
-                    return;
-                };
+                // Redis lets clients of MONITOR and SUBSCRIBE go on that may not call these any more. A stream of
+                // events is one request, which has to be allowed as long as it lasts.
+                let is_request = conn.info().listener == EVENTS;
+                let listens =
+                    |caller: &&mut Caller| caller.is_subscribed() || is_request && caller.monitor;
+                let Some(caller) = conn.session().caller().filter(listens) else { return };
                 caller.renew_rights(&self.0.acl.users);
-                if !caller.may_stay_subscribed() {
+                let may_go_on = match is_request {
+                    true => caller.may_listen_again(&self.0.commands),
+                    false => caller.may_stay_subscribed(),
+                };
+                if !may_go_on {
                     conn.close();
                 }
             }),

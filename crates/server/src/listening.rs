@@ -20,6 +20,9 @@ use crate::engine::next_step;
 /// Marks connections that speak RESP.
 const RESP: ListenerTag = ListenerTag(0);
 
+/// Marks connections that speak RESP for a client that reads events over HTTP.
+pub const EVENTS: ListenerTag = ListenerTag(3);
+
 /// Marks connections that speak a protocol of memcached.
 pub const MEMCACHED: ListenerTag = ListenerTag(1);
 
@@ -85,7 +88,7 @@ pub fn dial<M: Send>(
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
-    handle.adopt(theirs.into(), Endpoints::Tcp { peer, local }, RESP);
+    handle.adopt(theirs.into(), Endpoints::Tcp { peer, local }, EVENTS);
     Ok(ours)
 }
 
