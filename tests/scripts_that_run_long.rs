@@ -306,6 +306,84 @@ fn what_a_script_has_done_before_a_pause_is_done_after_it() {
     runner.expect(":1");
 }
 
+/// Calls, those that were refused, those that failed, and those in the histogram of a command; errors of a kind.
+#[track_caller]
+fn counted(c: &mut Connection, command: &str) -> [i64; 4] {
+    let stats = c.ask("INFO commandstats").text().to_owned();
+    let prefix = format!("cmdstat_{command}:");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default();
+    let figure = |name: &str| {
+        let of = |field: &str| field.split_once('=').filter(|(is, _)| *is == name)?.1.parse().ok();
+        line.split(',').find_map(of).unwrap_or(0)
+    };
+    let [calls, refused, failed] = ["calls", "rejected_calls", "failed_calls"].map(figure);
+    let histogram = c.call(&["LATENCY", "HISTOGRAM", command]).to_string();
+    let in_histogram = histogram.split_once("\"calls\", :").map_or("0", |(_, rest)| rest);
+    let in_histogram = in_histogram.split(|it: char| !it.is_ascii_digit()).next();
+    [calls, refused, failed, in_histogram.and_then(|it| it.parse().ok()).unwrap_or(0)]
+}
+
+/// As in Redis, which begins none again.
+#[test]
+fn calls_of_a_script_that_begins_again_count_once() {
+    // Errors that it catches, then what has it begin again, or be killed.
+    let head = "for i = 1, 3 do
+        redis.call('get', KEYS[1])
+        redis.pcall('hget', KEYS[1], 'x')
+        redis.pcall('set', KEYS[1], 'x')
+        redis.pcall('get', 'other')
+        redis.pcall('nosuch')
+    end ";
+    let server = server();
+    let (mut admin, mut c) = (server.connect(), server.connect());
+    admin.check("ACL SETUSER ann on >secret +@all -set ~k*", "+OK");
+    admin.check("CONFIG SET busy-reply-threshold 500", "+OK");
+    c.check("AUTH ann secret", "+OK");
+    for (tail, incr) in [
+        ("", 0),
+        ("for i = 1, 20 do redis.call('incr', 'k' .. i) end", 20),
+        ("for i = 1, 20000 do redis.call('incr', KEYS[2]) end", 20_000),
+        ("for i = 1, 5 do redis.call('incr', 'k' .. i) end while true do end", 5),
+        ("for i = 1, 5 do redis.call('incrby', 'k' .. i, 0) end error('it fails')", 0),
+    ] {
+        let is_endless = tail.contains("while");
+        admin.check("SET kept text", "+OK");
+        admin.check("CONFIG RESETSTAT", "+OK");
+        admin.check("ACL LOG RESET", "+OK");
+        let script = match is_endless {
+            // Redis kills none that has written.
+            true => format!("{head}{}", tail.replace("incr", "exists")),
+            false => format!("{head}{tail}"),
+        };
+        c.request(&["EVAL", &script, "2", "kept", "kn"]);
+        if is_endless {
+            wait_until("its calls are made", || admin.ask("TYPE kept").to_string() == BUSY);
+            admin.check("SCRIPT KILL", "+OK");
+        }
+        let reply = c.reply();
+        let is_error = is_endless || tail.contains("fails");
+        assert_eq!(reply.to_string().starts_with('-'), is_error, "{reply}");
+        assert_eq!(counted(&mut admin, "get"), [3, 3, 0, 3], "{tail}");
+        assert_eq!(counted(&mut admin, "hget"), [3, 0, 3, 3], "{tail}");
+        assert_eq!(counted(&mut admin, "set"), [0, 3, 0, 0], "{tail}");
+        let of = if is_endless { "exists" } else { "incr" };
+        assert_eq!(counted(&mut admin, of), [incr, 0, 0, incr], "{tail}");
+        assert_eq!(counted(&mut admin, "eval")[0], 1, "{tail}");
+        let errors = admin.ask("INFO errorstats").text().to_owned();
+        let count = |kind: &str| {
+            let prefix = format!("errorstat_{kind}:count=");
+            let count = errors.lines().find_map(|line| line.strip_prefix(&prefix)?.parse().ok());
+            count.unwrap_or(0)
+        };
+        // Redis 7.0 counts denials as the former.
+        let others = count("ERR") + count("NOPERM");
+        assert_eq!((count("WRONGTYPE"), others), (3, 9 + i32::from(is_error)), "{tail}: {errors}");
+        let log = admin.ask("ACL LOG");
+        let counts: Vec<_> = log.items().iter().map(|entry| entry.items()[1].int()).collect();
+        assert_eq!(counts, [3, 3], "{tail}: {log}");
+    }
+}
+
 /// It waits for shards beside the worker, and had looked at the clock before that.
 #[test]
 fn deadlines_count_from_when_a_script_that_waited_runs() {

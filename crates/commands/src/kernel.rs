@@ -13,7 +13,7 @@ use tierce_keyspace::{ShardLocks, StreamPlace, interleaving};
 use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::acl::{
-    self, Acl, ChannelDefault, Denial, Denied, FileError, Reason, Rights, Terms, Users,
+    self, Acl, AclLog, ChannelDefault, Denial, Denied, FileError, Reason, Rights, Terms, Users,
 };
 use crate::answer::Answer;
 use crate::bucket::Bucket;
@@ -628,19 +628,36 @@ impl Kernel {
         args: Args<'_>,
         origin: acl::Origin,
     ) -> Result<(), CommandError> {
+        self.check_rights_noting(&self.acl.log, caller, command, args, origin)
+    }
+
+    /// The same; a denial is noted here.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn check_rights_noting(
+        &self,
+        log: &AclLog,
+        caller: &Caller,
+        command: &Command,
+        args: Args<'_>,
+        origin: acl::Origin,
+    ) -> Result<(), CommandError> {
         caller.rights().check(command, args).map_err(|denial| {
             let user = caller.rights().user();
-            self.log_denial(caller, command, args, denial, origin);
+            self.log_denial(log, caller, command, args, denial, origin);
             let text = user.map_or(String::new(), |user| denial.text(user, command));
             let place = if origin == acl::Origin::Lua { "ACL failure in script: " } else { "" };
             CommandError::text(format!("NOPERM {place}{text}"))
         })
     }
 
-    /// Puts a denial into ACL LOG.
+    /// Notes a denial.
     #[cold]
-    pub fn log_denial(
+    pub(crate) fn log_denial(
         &self,
+        log: &AclLog,
         caller: &Caller,
         command: &Command,
         args: Args<'_>,
@@ -651,13 +668,15 @@ impl Kernel {
             Denial::Command => command.full_name.as_bytes(),
             Denial::Key { index } | Denial::Channel { index } => args.at(index),
         };
-        self.log_denied_object(&caller.client, &command.full_name, object, denial.into(), origin);
+        let (client, reason) = (&caller.client, denial.into());
+        self.log_denied_object(log, client, &command.full_name, object, reason, origin);
     }
 
     /// The same for a command, key or channel of a client of any protocol.
     #[cold]
     pub fn log_denied_object(
         &self,
+        log: &AclLog,
         client: &Client,
         command: &str,
         object: &[u8],
@@ -665,11 +684,8 @@ impl Kernel {
         origin: acl::Origin,
     ) {
         let username = client.user().map_or(Vec::new(), |user| user.name().to_vec());
-        self.log_denied(
-            client,
-            command,
-            Denied { reason, origin, object: object.to_vec(), username },
-        );
+        let object = object.to_vec();
+        self.log_denied(log, client, command, Denied { reason, origin, object, username });
     }
 
     /// Puts a failed attempt to authenticate into ACL LOG: what was called, and who the client wanted to be.
@@ -683,7 +699,8 @@ impl Kernel {
         origin: acl::Origin,
     ) {
         let (object, username) = (called.to_vec(), username.to_vec());
-        self.log_denied(client, command, Denied { reason: Reason::Auth, origin, object, username });
+        let denied = Denied { reason: Reason::Auth, origin, object, username };
+        self.log_denied(&self.acl.log, client, command, denied);
     }
 
     /// The line of `CLIENT LIST` about a client.
@@ -692,11 +709,16 @@ impl Kernel {
         client.describe(now_ms, command)
     }
 
-    fn log_denied(&self, client: &Client, command: &str, denied: Denied) {
+    fn log_denied(&self, log: &AclLog, client: &Client, command: &str, denied: Denied) {
         let now_ms = crate::clock::unix_ms();
         let line = client.describe(now_ms, command);
         let max_len = self.config.live().acllog_max_len() as usize;
-        self.acl.log.note(denied, line, now_ms, max_len);
+        log.note(denied, line, now_ms, max_len);
+    }
+
+    /// Entries of the slow log.
+    pub(crate) fn slowlog_max_len(&self) -> usize {
+        self.config.live().slowlog_max_len() as usize
     }
 
     /// Ends the connections of users that are no more, except for the one whose turn it is, and those that have lost a

@@ -45,6 +45,11 @@ impl SlowLog {
         self.entries.truncate(max_len);
     }
 
+    /// Takes in all entries of another one.
+    pub fn add_all(&mut self, others: &Self, max_len: usize) {
+        others.entries.iter().rev().for_each(|entry| self.push(entry.clone(), max_len));
+    }
+
     /// The newest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()

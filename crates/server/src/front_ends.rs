@@ -426,7 +426,8 @@ fn denies<'a, 'k: 'a, R: Runner<'a, 'k>>(runner: &mut R, request: &R::Request) -
         Denial::Key { index } => keys[index],
         Denial::Command | Denial::Channel { .. } => name.as_bytes(),
     };
-    kernel.log_denied_object(client, name, object, denial.into(), acl::Origin::TopLevel);
+    let (log, reason) = (&kernel.acl.log, denial.into());
+    kernel.log_denied_object(log, client, name, object, reason, acl::Origin::TopLevel);
     true
 }
 

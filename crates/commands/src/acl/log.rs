@@ -134,17 +134,36 @@ impl AclLog {
     pub fn note(&self, mut what: Denied, client: String, now_ms: i64, max_len: usize) {
         [&mut what.object, &mut what.username].into_iter().for_each(shorten);
         self.counts[what.reason as usize].fetch_add(1, Relaxed);
+        let (created_ms, updated_ms) = (now_ms, now_ms);
+        self.add(Entry { id: 0, count: 1, what, created_ms, updated_ms, client }, max_len);
+    }
+
+    /// Takes in all that was denied elsewhere.
+    pub fn add_all(&self, others: &Self, max_len: usize) {
+        let others_entries = others.entries.lock();
+        if others_entries.newest_first.is_empty() {
+            return;
+        }
+        for (count, other) in self.counts.iter().zip(&others.counts) {
+            count.fetch_add(other.load(Relaxed), Relaxed);
+        }
+        others_entries.newest_first.iter().rev().for_each(|entry| self.add(entry.clone(), max_len));
+    }
+
+    fn add(&self, new: Entry, max_len: usize) {
         let mut entries = self.entries.lock();
         let Entries { newest_first, next_id } = &mut *entries;
-        let is_same =
-            |entry: &Entry| entry.what == what && now_ms - entry.created_ms < GROUPED_FOR_MS;
+        let is_same = |entry: &Entry| {
+            entry.what == new.what && new.updated_ms - entry.created_ms < GROUPED_FOR_MS
+        };
         let same = newest_first.iter().take(GROUPED_WITHIN).position(is_same);
         let entry = match same.and_then(|at| newest_first.remove(at)) {
-            Some(entry) => Entry { count: entry.count + 1, updated_ms: now_ms, client, ..entry },
+            Some(Entry { id, count, created_ms, .. }) => {
+                Entry { id, count: count + new.count, created_ms, ..new }
+            }
             None => {
                 *next_id += 1;
-                let (id, created_ms, updated_ms) = (*next_id - 1, now_ms, now_ms);
-                Entry { id, count: 1, what, created_ms, updated_ms, client }
+                Entry { id: *next_id - 1, ..new }
             }
         };
         newest_first.push_front(entry);

@@ -9,7 +9,7 @@ use crate::command::{Command, Flags};
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::reply::Reply;
-use crate::stats::{Counters, Stat};
+use crate::stats::{Counters, ErrorCounts, Stat};
 
 /// Finds the command of a request.
 ///
@@ -126,19 +126,29 @@ pub struct Refused<'k> {
 /// Replies to a request that does not come to run.
 #[cold]
 pub fn refuse(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, refused: &Refused<'_>) {
+    refuse_counting(&kernel.errors, counters, reply, refused);
+}
+
+/// The same; its error is counted here.
+pub(super) fn refuse_counting(
+    errors: &ErrorCounts,
+    counters: &Counters,
+    reply: &mut Reply<'_>,
+    refused: &Refused<'_>,
+) {
     if let Some(command) = refused.command {
         counters.refused(command.id);
     }
-    reply_error(kernel, counters, reply, &refused.error);
+    reply_error(errors, counters, reply, &refused.error);
 }
 
 pub(super) fn reply_error(
-    kernel: &Kernel,
+    errors: &ErrorCounts,
     counters: &Counters,
     reply: &mut Reply<'_>,
     error: &CommandError,
 ) {
     counters.add(Stat::Errors, 1);
-    kernel.errors.count(error.kind());
+    errors.count(error.kind());
     reply.error(error);
 }

@@ -14,7 +14,7 @@ use crate::hot_keys::{self, Probe};
 use crate::kernel::Kernel;
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
-use crate::stats::Counters;
+use crate::stats::{Counters, ErrorCounts};
 
 #[cfg(debug_assertions)]
 use super::declared;
@@ -290,7 +290,7 @@ impl<'k> Context<'_, 'k> {
         let interrupt = error.interrupt();
         if interrupt.is_none() {
             self.counters.failed(self.command.id);
-            reply_error(self.kernel, self.counters, &mut self.reply, error);
+            reply_error(&self.kernel.errors, self.counters, &mut self.reply, error);
         }
         interrupt
     }

@@ -6,11 +6,14 @@
 //! are all commands when the slow log or the latency monitor needs times more exact than those of a
 //! run.
 
+use parking_lot::Mutex;
+
 use crate::clients::Client;
 use crate::clock;
 use crate::command::{Command, CommandId, Flags, Operation};
 use crate::kernel::Kernel;
-use crate::slowlog;
+use crate::latency::LatencyMonitor;
+use crate::slowlog::{self, SlowLog};
 use crate::stats::{Counters, Stat};
 
 /// Different commands in a run; one more ends it.
@@ -81,6 +84,8 @@ pub type Words = Vec<Vec<u8>>;
 pub struct Meter<'k> {
     kernel: &'k Kernel,
     counters: &'k Counters,
+    slowlog: &'k Mutex<SlowLog>,
+    latency: &'k Mutex<LatencyMonitor>,
     /// When the run, or the command that is timed alone, began.
     since_nanos: u64,
     /// A run has begun.
@@ -138,9 +143,22 @@ impl<'k> Meter<'k> {
     /// Starts the clock.
     #[inline]
     pub fn start(kernel: &'k Kernel, counters: &'k Counters) -> Self {
+        Self::noting(kernel, counters, &kernel.slowlog, &kernel.latency)
+    }
+
+    /// The same; what takes too long is noted here.
+    #[inline]
+    pub fn noting(
+        kernel: &'k Kernel,
+        counters: &'k Counters,
+        slowlog: &'k Mutex<SlowLog>,
+        latency: &'k Mutex<LatencyMonitor>,
+    ) -> Self {
         Self {
             kernel,
             counters,
+            slowlog,
+            latency,
             since_nanos: (kernel.nanos)(),
             runs: false,
             latest: CommandId(0),
@@ -372,7 +390,7 @@ impl<'k> Meter<'k> {
         }
         if nanos >= self.thresholds.spike_nanos {
             let seconds = clock::unix_ms() / 1000;
-            self.kernel.latency.lock().record(event, seconds, nanos / 1_000_000);
+            self.latency.lock().record(event, seconds, nanos / 1_000_000);
         }
     }
 
@@ -389,7 +407,6 @@ impl<'k> Meter<'k> {
             client_addr: client.addr.clone(),
             client_name: client.identity.lock().name.clone(),
         };
-        let max_len = self.kernel.config.live().slowlog_max_len() as usize;
-        self.kernel.slowlog.lock().push(entry, max_len);
+        self.slowlog.lock().push(entry, self.kernel.slowlog_max_len());
     }
 }

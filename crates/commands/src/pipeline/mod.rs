@@ -47,7 +47,7 @@ mod tests;
 mod transaction;
 mod weigh;
 
-use self::admit::reply_error;
+use self::admit::{refuse_counting, reply_error};
 pub use self::admit::{Refused, admit, named_user, refuse, resolve, time_of_effect};
 pub use self::bodies::Bodies;
 pub use self::body::{Body, Done, Handler};

@@ -251,7 +251,7 @@ impl<'k> Context<'_, 'k> {
         if let Err(error) = done {
             debug_assert!(error.interrupt().is_none(), "{} is interrupted", command.full_name);
             counters.failed(command.id);
-            reply_error(kernel, counters, &mut ctx.reply, &error);
+            reply_error(&kernel.errors, counters, &mut ctx.reply, &error);
         }
         if let Some(begin) = muted_from
             && self.caller.hears_nothing()
@@ -270,7 +270,8 @@ impl Context<'_, '_> {
     #[cold]
     fn deny_in_exec(&self, denial: Denial) -> CommandError {
         let args = self.call.args();
-        self.kernel.log_denial(self.caller, self.command, args, denial, acl::Origin::Multi);
+        let log = &self.kernel.acl.log;
+        self.kernel.log_denial(log, self.caller, self.command, args, denial, acl::Origin::Multi);
         CommandError::text(format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
              This command is no longer allowed for the following reason: {}",

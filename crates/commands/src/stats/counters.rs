@@ -50,13 +50,65 @@ const COMMAND_STRIDE: usize = COMMAND_WORDS + BUCKETS;
 /// What one worker counted.
 pub struct Counters {
     words: Box<[AtomicU64]>,
+    /// A bit for each command that was counted, so that few words are moved: of counters that are kept aside alone.
+    touched: Box<[AtomicU64]>,
 }
 
 impl Counters {
     /// All zero, for a table with `commands` identities.
     pub fn new(commands: usize) -> Self {
-        let len = Stat::Count as usize + commands * COMMAND_STRIDE;
-        Self { words: (0..len).map(|_| AtomicU64::new(0)).collect() }
+        Self { words: zeros(len_for(commands)), touched: Box::default() }
+    }
+
+    /// All zero, for a thread that moves what it has counted to its own counters later, or forgets it.
+    pub fn aside(commands: usize) -> Self {
+        Self { touched: zeros(commands.div_ceil(u64::BITS as usize)), ..Self::new(commands) }
+    }
+
+    /// Whether they are for a table with so many identities.
+    pub fn has_room_for(&self, commands: usize) -> bool {
+        self.words.len() == len_for(commands)
+    }
+
+    /// Adds all to `other`, and is zero then; only by the owner of both.
+    pub fn move_to(&self, other: &Self) {
+        self.drain(|at, count| other.bump(at, count));
+    }
+
+    /// Is zero again; only by the owner.
+    pub fn forget(&self) {
+        self.drain(|_, _| {});
+    }
+
+    fn drain(&self, mut take: impl FnMut(usize, u64)) {
+        let mut drain = |begin: usize, len: usize| {
+            for (at, word) in self.words.iter().enumerate().skip(begin).take(len) {
+                let count = word.load(Relaxed);
+                if count > 0 {
+                    word.store(0, Relaxed);
+                    take(at, count);
+                }
+            }
+        };
+        drain(0, Stat::Count as usize);
+        for (word, touched) in self.touched.iter().enumerate() {
+            let mut bits = touched.load(Relaxed);
+            touched.store(0, Relaxed);
+            while bits > 0 {
+                let id = word as u32 * u64::BITS + bits.trailing_zeros();
+                drain(base_of(CommandId(id as u16)), COMMAND_STRIDE);
+                bits &= bits - 1;
+            }
+        }
+    }
+
+    #[inline]
+    fn touch(&self, command: CommandId) -> usize {
+        let id = u32::from(command.0);
+        if let Some(touched) = self.touched.get((id / u64::BITS) as usize) {
+            touched.store(touched.load(Relaxed) | 1 << (id % u64::BITS), Relaxed);
+        }
+        base_of(command)
     }
 
     #[inline]
@@ -74,7 +126,7 @@ impl Counters {
     /// Counts `calls` of a command that took `nanos` together; only by the owner.
     #[inline]
     pub fn ran(&self, command: CommandId, calls: u64, nanos: u64) {
-        let base = base_of(command);
+        let base = self.touch(command);
         self.bump(base, calls);
         self.bump(base + 1, nanos);
         // Most runs are of one call, and dividing takes as long as all the rest here.
@@ -84,13 +136,21 @@ impl Counters {
 
     /// Counts a call that was refused before it ran; only by the owner.
     pub fn refused(&self, command: CommandId) {
-        self.bump(base_of(command) + 2, 1);
+        self.bump(self.touch(command) + 2, 1);
     }
 
     /// Counts a call that ended in an error; only by the owner.
     pub fn failed(&self, command: CommandId) {
-        self.bump(base_of(command) + 3, 1);
+        self.bump(self.touch(command) + 3, 1);
     }
+}
+
+fn zeros(len: usize) -> Box<[AtomicU64]> {
+    (0..len).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn len_for(commands: usize) -> usize {
+    Stat::Count as usize + commands * COMMAND_STRIDE
 }
 
 fn base_of(command: CommandId) -> usize {
@@ -159,6 +219,33 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_aside_are_moved_or_forgotten() {
+        let (aside, own) = (Counters::aside(130), Counters::new(130));
+        let count = |calls| {
+            for id in [0, 63, 64, 129] {
+                aside.ran(CommandId(id), calls, 1000);
+                aside.failed(CommandId(id));
+            }
+            aside.refused(CommandId(100));
+            aside.add(Stat::Errors, 1);
+        };
+        count(2);
+        aside.forget();
+        count(3);
+        aside.move_to(&own);
+        assert!(aside.words.iter().all(|word| word.load(Relaxed) == 0));
+        let totals = Totals::sum([&own], None);
+        let figures = |id| {
+            let totals = totals.command(CommandId(id));
+            (totals.calls, totals.refused, totals.failed, totals.histogram.iter().sum::<u64>())
+        };
+        for id in [0, 63, 64, 129] {
+            assert_eq!(figures(id), (3, 0, 1, 3), "{id}");
+        }
+        assert_eq!((figures(100), totals.get(Stat::Errors)), ((0, 1, 0, 0), 1));
+    }
 
     #[test]
     fn sums_workers_and_subtracts_the_baseline() {

@@ -9,8 +9,9 @@ use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use super::super::{
-    Context, Mode, Refused, Request, Turn, WEIGHT_MAX, refuse, reply_error, resolve,
+    Context, Mode, Refused, Request, Turn, WEIGHT_MAX, refuse_counting, reply_error, resolve,
 };
+use super::account::Account;
 use super::outbox::{self, Outbox};
 use super::workspace::{Buffers, WORDS_KEPT_BYTES};
 use crate::acl::{self, Denial};
@@ -100,12 +101,14 @@ pub(super) struct ProgramHost<'h, 'k> {
     pub(super) runs_on: RunsOn<'h>,
     pub(super) terms: Terms,
     pub(super) outbox: &'h mut Outbox,
-    pub(super) progress: Progress<'k>,
+    /// What its calls add to those of the server, if the run counts.
+    pub(super) account: &'h Account,
+    pub(super) progress: Progress<'h>,
 }
 
 /// How far a run has come.
-pub(super) struct Progress<'k> {
-    meter: Meter<'k>,
+pub(super) struct Progress<'h> {
+    meter: Meter<'h>,
     /// Calls until the next look at the clock.
     calls_left: u32,
     has_written: bool,
@@ -113,9 +116,10 @@ pub(super) struct Progress<'k> {
     errors: ErrorCounts,
 }
 
-impl<'k> Progress<'k> {
-    pub(super) fn start(kernel: &'k Kernel, counters: &'k Counters) -> Self {
-        let meter = Meter::start(kernel, counters);
+impl<'h> Progress<'h> {
+    pub(super) fn start(kernel: &'h Kernel, account: &'h Account) -> Self {
+        let Account { counters, slowlog, latency, .. } = account;
+        let meter = Meter::noting(kernel, counters, slowlog, latency);
         let errors = ErrorCounts::default();
         Self { meter, calls_left: CALLS_PER_LOOK, has_written: false, errors }
     }
@@ -144,7 +148,8 @@ impl<'k> ProgramHost<'_, 'k> {
         if flags.intersects(Flags::NOSCRIPT.with(Flags::NONBLOCKING)) {
             return refused(NOT_ALLOWED);
         }
-        let allowed = self.kernel.check_rights(self.caller, command, args, acl::Origin::Lua);
+        let (denials, origin) = (&self.account.denials, acl::Origin::Lua);
+        let allowed = self.kernel.check_rights_noting(denials, self.caller, command, args, origin);
         if let Err(error) = allowed {
             return refused(error);
         }
@@ -195,8 +200,7 @@ impl<'k> ProgramHost<'_, 'k> {
         let command = match self.admit(args) {
             Ok(command) => command,
             Err(refused) => {
-                let mut reply = Reply::new(&mut self.buffers.reply, proto);
-                refuse(self.kernel, self.counters, &mut reply, &refused);
+                self.refuse(&refused, proto);
                 return Ok(());
             }
         };
@@ -256,8 +260,9 @@ impl<'k> ProgramHost<'_, 'k> {
             if error.interrupt().is_some() {
                 return Err(Stop::Long);
             }
+            let Account { counters, errors, .. } = self.account;
             counters.failed(command.id);
-            reply_error(kernel, counters, &mut ctx.reply, &error);
+            reply_error(errors, counters, &mut ctx.reply, &error);
         }
         Ok(())
     }
@@ -324,9 +329,14 @@ impl<'k> ProgramHost<'_, 'k> {
             return false;
         }
         let Err(refused) = self.admit(args) else { return false };
-        let mut reply = Reply::new(&mut self.buffers.reply, proto);
-        refuse(self.kernel, self.counters, &mut reply, &refused);
+        self.refuse(&refused, proto);
         true
+    }
+
+    fn refuse(&mut self, refused: &Refused<'_>, proto: Proto) {
+        let Account { counters, errors, .. } = self.account;
+        let mut reply = Reply::new(&mut self.buffers.reply, proto);
+        refuse_counting(errors, counters, &mut reply, refused);
     }
 
     fn copy_and_make(&mut self, words: &[&[u8]], len: usize, proto: Proto) -> Result<(), Stop> {

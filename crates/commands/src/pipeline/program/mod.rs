@@ -12,6 +12,7 @@
 //! A program that fails keeps what it has written, as in Redis, unless it is `atomic`.
 //!
 //! * `access`: what a call does to the data.
+//! * `account`: what its calls add to the accounts of the server.
 //! * `host`: what a program reaches from its machine.
 //! * `loading`: running the code of libraries.
 //! * `outbox`: what happens when it has ended.
@@ -19,6 +20,7 @@
 //! * `workspace`: the machine of a thread.
 
 mod access;
+mod account;
 mod host;
 mod loading;
 mod outbox;
@@ -31,6 +33,7 @@ use tierce_keyspace::{KeyHash, Origin, Policy, ShardLocks, Source};
 use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop};
 use tierce_wire::resp::Encoder;
 
+use self::account::Account;
 use self::host::{ProgramHost, Progress, RunsOn, Terms};
 use self::outbox::{Outbox, Pace};
 use super::{Context, Done, Mode};
@@ -148,6 +151,8 @@ struct Effects {
     has_written: bool,
     /// The errors in its reply, which may be nothing but one.
     errors: ErrorCounts,
+    /// Of its calls.
+    account: Account,
 }
 
 /// How a run has ended that was not interrupted.
@@ -338,7 +343,7 @@ impl<'k> Context<'_, 'k> {
         let client = self.caller.client.id;
         self.guard.locks.set_origin(Origin { source: Source::Script, client });
         let (mut outbox, mut has_written) = (Outbox::default(), false);
-        let mut errors = ErrorCounts::default();
+        let (account, mut errors) = (Account::new(self.kernel), ErrorCounts::default());
         if self.kernel.clients.has_monitors() {
             outbox.show_call(self.caller, self.call.args());
         }
@@ -356,7 +361,8 @@ impl<'k> Context<'_, 'k> {
                 runs_on,
                 terms,
                 outbox: &mut outbox,
-                progress: Progress::start(kernel, counters),
+                account: &account,
+                progress: Progress::start(kernel, &account),
             };
             let out = reply.parts().0.buffer();
             let begin = out.len();
@@ -384,7 +390,7 @@ impl<'k> Context<'_, 'k> {
         }
         // Not the last one that it has called.
         self.caller.client.note_command(self.command.id);
-        (outcome, Effects { outbox, has_written, errors })
+        (outcome, Effects { outbox, has_written, errors, account })
     }
 
     /// Keeps what it has done or takes it back, and replies.
@@ -401,6 +407,9 @@ impl<'k> Context<'_, 'k> {
         if has_ended && is_seen && self.is_held_back() {
             self.keep(effects, false);
             return Err(Interrupt::Gate.into());
+        }
+        if !matches!(outcome, Outcome::Stopped(Stop::Undeclared | Stop::Long)) {
+            effects.account.book(self.kernel, self.counters);
         }
         let stop = match outcome {
             Outcome::Reply { is_error } => {
