@@ -14,7 +14,7 @@ use crate::hot_keys::{self, Probe};
 use crate::kernel::Kernel;
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
-use crate::stats::{Counters, ErrorCounts};
+use crate::stats::Counters;
 
 #[cfg(debug_assertions)]
 use super::declared;
@@ -219,7 +219,7 @@ impl<'k> Context<'_, 'k> {
                 Err(error) => error.reply_bytes(),
             };
             // That of a client which has waited was noted when it began to.
-            let is_new = !matches!(self.mode, Mode::Attempt(_));
+            let is_new = !matches!(self.mode, Mode::Served(_));
             let request_bytes = if is_new { hot_keys::request_bytes(args) } else { 0 };
             let bytes = request_bytes + reply_bytes;
             probe.end(&kernel.hot_keys, (self.command, args), &self.caller.client, bytes);

@@ -47,8 +47,8 @@ mod tests;
 mod transaction;
 mod weigh;
 
-use self::admit::{refuse_counting, reply_error};
 pub use self::admit::{Refused, admit, named_user, refuse, resolve, time_of_effect};
+use self::admit::{refuse_counting, reply_error};
 pub use self::bodies::Bodies;
 pub use self::body::{Body, Done, Handler};
 pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape};

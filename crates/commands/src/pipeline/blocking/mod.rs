@@ -83,7 +83,7 @@ impl Blocked {
     }
 
     /// Notes a reply of so many bytes that its client gets, for whom there was nothing.
-    fn note_reply(&self, kernel: &Kernel, client: &Client, bytes: usize) {
+    pub(super) fn note_reply(&self, kernel: &Kernel, client: &Client, bytes: usize) {
         let args = self.command.as_args();
         if let Ok(command) = pipeline::resolve(kernel, args) {
             kernel.hot_keys.note_reply(command, args, client.conn.worker, bytes);
@@ -318,7 +318,7 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
     true
 }
 
-fn blocked_of(waiter: &Waiter) -> &Blocked {
+pub(super) fn blocked_of(waiter: &Waiter) -> &Blocked {
     waiter.about::<Blocked>().expect("only this module makes waiters")
 }
 

@@ -6,8 +6,8 @@ use tierce_wire::resp::Args;
 
 use crate::caller::Caller;
 use crate::command::{Access, Command};
-use crate::pipeline::resolve;
 use crate::kernel::Kernel;
+use crate::pipeline::resolve;
 use crate::transaction::Transaction;
 
 /// The access of a call of `command` to the data. EXEC does what all queued requests do.
