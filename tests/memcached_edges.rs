@@ -485,3 +485,30 @@ fn flags_of_meta_commands() {
         ],
     );
 }
+
+/// Of memcached 1.6.18: an empty value is no number before its version is looked at, another text after that.
+#[test]
+fn a_text_that_is_no_number_with_another_version() {
+    let both = start();
+    const NUMBER: u8 = 6;
+    const VERSION: u8 = 2;
+    for (value, status) in [("abc", VERSION), ("5", VERSION), ("", NUMBER)] {
+        let set = format!("set k 0 0 {}\r\n{value}\r\n", value.len());
+        both.check(set.as_bytes(), b"STORED\r\n");
+        let text = match status {
+            NUMBER => "Non-numeric server-side value for incr or decr",
+            _ => "Data exists for key.",
+        };
+        for opcode in [0x05, 0x06] {
+            let extras = [&1_u64.to_be_bytes()[..], &[0; 12]].concat();
+            let mut request = frame(opcode, &extras, b"k", b"");
+            request[16..24].copy_from_slice(&u64::MAX.to_be_bytes());
+            check_frames(&both, &request, &answer(opcode, status, b"", b"", text.as_bytes()));
+        }
+        let of_meta = match status {
+            NUMBER => "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+            _ => "EX\r\n",
+        };
+        both.check(b"ma k C999999999\r\n", of_meta.as_bytes());
+    }
+}

@@ -303,6 +303,12 @@ impl Db<'_> {
     /// [`Error::WrongType`](crate::Error::WrongType).
     pub fn adjust(&mut self, key: Key<'_>, by: Adjust, version: Option<u64>) -> Result<Adjusted> {
         if version.is_some() {
+            // As memcached does, which looks at the version before it reads any other text.
+            let is_empty =
+                |entry: &Entry| entry.value_type() == ValueType::String && entry.string_len() == 0;
+            if self.peek(key).is_some_and(is_empty) {
+                return Ok(Adjusted::NotANumber);
+            }
             match self.check_condition(key, version.map_or(Condition::Present, Condition::Version))
             {
                 Stored::Done => {}
