@@ -20,14 +20,19 @@ struct Events {
 impl Events {
     /// Sends a request for events; the head of the response has come.
     fn begin(http: &Both, path: &str, head: &str) -> Self {
+        let mut events = Self::ask(http, path, head);
+        events.wait_for("\r\n\r\n");
+        events
+    }
+
+    /// Sends a request for events.
+    fn ask(http: &Both, path: &str, head: &str) -> Self {
         let mut stream = http.connect();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{head}Content-Length: 2\r\n\r\n[]"
         );
         stream.write_all(request.as_bytes()).expect("sent");
-        let mut events = Self { stream, seen: String::new() };
-        events.wait_for("\r\n\r\n");
-        events
+        Self { stream, seen: String::new() }
     }
 
     /// The same for a request that is granted.
@@ -237,6 +242,22 @@ fn streams_end_when_their_user_may_not_open_them_any_more() {
     monitor.wait_for("data: \"OK\"\n\n");
     c.check("ACL SETUSER default -monitor", "+OK");
     monitor.wait_for_end();
+}
+
+#[test]
+fn a_stream_that_a_pause_holds_back_is_not_opened_for_a_user_that_is_off() {
+    let http = with(launch());
+    let mut c = http.server.connect();
+    c.check("ACL SETUSER ann on >secret +subscribe &news", "+OK");
+    c.check("CLIENT PAUSE 60000 ALL", "+OK");
+    let events = Events::ask(&http, "/subscribe/news", "Authorization: Bearer ann:secret\r\n");
+    let is_there = |c: &mut Connection| c.ask("CLIENT LIST").text().contains("user=ann ");
+    wait_until("the stream waits", || is_there(&mut c));
+    c.check("ACL SETUSER ann off", "+OK");
+    wait_until("the stream is closed", || !is_there(&mut c));
+    c.check("CLIENT UNPAUSE", "+OK");
+    let seen = events.wait_for_end();
+    assert!(!seen.contains("data: subscribe"), "{seen}");
 }
 
 #[test]

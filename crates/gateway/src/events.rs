@@ -26,7 +26,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::body::Frame;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
-use tierce_wire::resp::{ReplyDecoder, Value};
+use tierce_wire::resp::{ReplyDecoder, ReplyError, Value};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -168,6 +168,10 @@ struct Source {
     received: Received,
 }
 
+fn malformed(_: ReplyError) -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
 /// What has come and is not decoded.
 #[derive(Default)]
 struct Received {
@@ -179,7 +183,6 @@ impl Received {
     /// The events of all complete replies.
     fn take_events(&mut self, subject: Subject, encoding: Encoding) -> io::Result<Vec<u8>> {
         let (mut at, mut events) = (0, Vec::new());
-        let malformed = |_| io::Error::from(io::ErrorKind::InvalidData);
         while let Some((value, len)) = self.decoder.decode(&self.input[at..]).map_err(malformed)? {
             at += len;
             write_event(&mut events, subject, &value, encoding);
@@ -251,8 +254,14 @@ impl Events {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         let (subject, encoding) = (self.subject, self.encoding);
         let received = &mut self.source.received;
-        if self.converting.is_none() && received.input.len() <= AT_ONCE_BYTES {
-            return Poll::Ready(received.take_events(subject, encoding));
+        if self.converting.is_none() {
+            if received.input.len() <= AT_ONCE_BYTES {
+                return Poll::Ready(received.take_events(subject, encoding));
+            }
+            // A long message comes in many parts, and is converted once.
+            if received.decoder.reply_len(&received.input).map_err(malformed)?.is_none() {
+                return Poll::Ready(Ok(Vec::new()));
+            }
         }
         let converting = self.converting.get_or_insert_with(|| {
             let (shared, mut received) = (Arc::clone(&self.shared), std::mem::take(received));
@@ -261,7 +270,7 @@ impl Events {
                     let events = received.take_events(subject, encoding)?;
                     Ok((received, events))
                 };
-                let converted = shared.waiting.convert(AT_ONCE_BYTES + 1, convert).await;
+                let converted = shared.waiting.convert_beside(convert).await;
                 converted.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionAborted.into()))
             })
         });

@@ -114,9 +114,14 @@ impl Waiting {
         bytes: usize,
         convert: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        if bytes <= AT_ONCE_BYTES {
-            return Ok(convert());
-        }
+        if bytes <= AT_ONCE_BYTES { Ok(convert()) } else { self.convert_beside(convert).await }
+    }
+
+    /// The same for what is known to be much.
+    pub(crate) async fn convert_beside<T: Send + 'static>(
+        &self,
+        convert: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         let permit = Arc::clone(&self.converting).acquire_owned().await;
         let converted = spawn_blocking(move || {
             let _permit = permit;

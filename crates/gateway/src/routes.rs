@@ -18,13 +18,13 @@ use tierce_commands::caller::Caller;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
 use tierce_wire::resp::OwnedArgs;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::credentials::{self, Proven};
 use crate::events::{self, Subject};
 use crate::execute::{self, Allowed, Calls};
 use crate::failure::{Failure, json};
-use crate::gateway::{KernelHandle, Shared};
+use crate::gateway::{KernelHandle, Shared, busy};
 use crate::guard;
 use crate::health;
 use crate::metrics;
@@ -165,14 +165,15 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
     let body = read(&head.headers, body, settings.http_max_body(), limit).await?;
     drop(settings);
     let (bytes, uri) = (body.remaining(), head.uri);
-    let parsed = shared.waiting.convert(bytes, move || parse(form, &uri, body)).await?;
-    let commands = parsed?;
+    let until = Instant::now() + limit;
+    let parsed = shared.waiting.convert(bytes, move || parse(form, &uri, body));
+    let commands = timeout_at(until.into(), parsed).await.map_err(|_| busy())???;
     client.set_user(rights.user());
     let caller = Caller::with_rights(client, rights, true);
     let is_plain_get =
         head.method == Method::GET && !head.headers.contains_key(header::AUTHORIZATION);
     let allowed = if is_plain_get { Allowed::Reading } else { Allowed::Everything };
-    let (together, until) = (form == Form::Transaction, Instant::now() + limit);
+    let together = form == Form::Transaction;
     let form = reply::Form { is_array: form == Form::Pipeline || together, strings };
     let calls = Calls { commands, bytes, allowed, together, form, until };
     execute::run(shared, kernel, caller, calls).await

@@ -129,8 +129,10 @@ impl Dispatcher {
                 // Redis lets clients of MONITOR and SUBSCRIBE go on that may not call these any more. A stream of
                 // events is one request, which has to be allowed as long as it lasts.
                 let is_request = conn.info().listener == EVENTS;
-                let listens =
-                    |caller: &&mut Caller| caller.is_subscribed() || is_request && caller.monitor;
+                let listens = |caller: &&mut Caller| {
+                    // One that a pause holds back has not subscribed yet.
+                    caller.is_subscribed() || is_request && caller.authenticated
+                };
                 let Some(caller) = conn.session().caller().filter(listens) else { return };
                 caller.renew_rights(&self.0.acl.users);
                 let may_go_on = match is_request {

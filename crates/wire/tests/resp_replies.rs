@@ -14,7 +14,13 @@ fn decode_pieces(input: &[u8], sizes: &[usize]) -> Result<Vec<Value>, ReplyError
     let (mut consumed, mut arrived) = (0, 0);
     for size in sizes.iter().cycle() {
         arrived = (arrived + size).min(input.len());
-        while let Some((value, len)) = decoder.decode(&input[consumed..arrived])? {
+        loop {
+            let rest = &input[consumed..arrived];
+            // To ask for the length before changes nothing.
+            let known = (size % 2 == 0).then(|| decoder.reply_len(rest)).transpose()?;
+            let decoded = decoder.decode(rest)?;
+            assert!(known.is_none_or(|known| known == decoded.as_ref().map(|(_, len)| *len)));
+            let Some((value, len)) = decoded else { break };
             values.push(value);
             consumed += len;
         }

@@ -99,6 +99,8 @@ pub struct ReplyDecoder {
     scanner: ReplyScanner,
     /// Bytes of the input that the scanner has passed over.
     scanned: usize,
+    /// These are a whole reply.
+    is_complete: bool,
 }
 
 impl ReplyDecoder {
@@ -113,17 +115,27 @@ impl ReplyDecoder {
     /// # Errors
     /// If the input is no reply, or one that nests too deep. The connection is of no use any more.
     pub fn decode(&mut self, input: &[u8]) -> Result<Option<(Value, usize)>, ReplyError> {
-        let unseen = input.get(self.scanned..).unwrap_or_default();
-        let (consumed, complete) = self.scanner.step(unseen)?;
-        self.scanned += consumed;
-        if complete.is_none() {
-            return Ok(None);
-        }
-        let len = std::mem::take(&mut self.scanned);
+        let Some(len) = self.reply_len(input)? else { return Ok(None) };
+        (self.scanned, self.is_complete) = (0, false);
         let mut reader = Reader { rest: &input[..len] };
         let value = reader.read_value(0)?;
         debug_assert!(reader.rest.is_empty());
         Ok(Some((value, len)))
+    }
+
+    /// The length of the reply at the front of `input`, or `None` if it is not complete. It is not decoded: the next
+    /// input begins with the same byte.
+    ///
+    /// # Errors
+    /// If the input is no reply.
+    pub fn reply_len(&mut self, input: &[u8]) -> Result<Option<usize>, ReplyError> {
+        if !self.is_complete {
+            let unseen = input.get(self.scanned..).unwrap_or_default();
+            let (consumed, complete) = self.scanner.step(unseen)?;
+            self.scanned += consumed;
+            self.is_complete = complete.is_some();
+        }
+        Ok(self.is_complete.then_some(self.scanned))
     }
 }
 
