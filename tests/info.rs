@@ -141,6 +141,52 @@ fn counters_count() {
     assert!(info(&mut c, "errorstats").is_empty());
 }
 
+/// As redis-server 7.0 counts: each key as often as it is named, up to one that holds another type. OBJECT counts as well.
+#[test]
+fn keys_count_as_often_as_they_are_read() {
+    let server = server();
+    let mut c = server.connect();
+    for line in ["SADD a x y", "SADD b y", "ZADD z 1 x", "ZADD w 1 y", "SET text v", "RPUSH list v"]
+    {
+        c.ask(line);
+    }
+    for (line, hits, misses) in [
+        ("SINTERSTORE d a a", 2, 0),
+        ("SINTERSTORE d a a b", 3, 0),
+        ("SINTERSTORE d no no", 0, 2),
+        ("SINTERSTORE d no a", 1, 1),
+        ("SINTERSTORE d list a", 1, 0),
+        ("SUNIONSTORE d a list b no", 2, 0),
+        ("SUNIONSTORE d no text a", 1, 1),
+        ("SUNIONSTORE d a a", 2, 0),
+        ("SDIFFSTORE d a list b", 2, 0),
+        ("SINTER no no", 0, 2),
+        ("SUNION a list b", 2, 0),
+        ("SDIFF a a", 2, 0),
+        ("SINTERCARD 3 a a b", 3, 0),
+        ("SINTERCARD 3 no list a", 1, 1),
+        ("ZUNIONSTORE d 3 z list w", 2, 0),
+        ("ZUNIONSTORE d 3 z a text", 3, 0),
+        ("ZINTERSTORE d 2 no no", 0, 2),
+        ("ZINTER 2 z z", 2, 0),
+        ("ZINTERCARD 2 z z", 2, 0),
+        ("ZDIFF 2 z z", 2, 0),
+        ("OBJECT ENCODING text", 1, 0),
+        ("OBJECT ENCODING no", 0, 1),
+        ("OBJECT REFCOUNT text", 1, 0),
+        ("OBJECT IDLETIME text", 1, 0),
+        ("OBJECT IDLETIME no", 0, 1),
+        ("OBJECT FREQ text", 1, 0),
+        ("OBJECT FREQ no", 0, 1),
+    ] {
+        c.check("CONFIG RESETSTAT", "+OK");
+        c.ask(line);
+        let stats = info(&mut c, "stats");
+        let counts = (stats["keyspace_hits"].as_str(), stats["keyspace_misses"].as_str());
+        assert_eq!(counts, (&*hits.to_string(), &*misses.to_string()), "{line}");
+    }
+}
+
 #[test]
 fn errors_to_clients_that_wait_are_counted() {
     let server = server();

@@ -254,12 +254,16 @@ impl<'a> Context<'a> {
 
     #[inline]
     pub(crate) fn count_read(&self, key: Key<'_>, found: bool) {
-        if found {
-            self.stats.hits.add(1);
-        } else {
-            self.stats.misses.add(1);
+        self.count_look(found);
+        if !found {
             self.event(Event::KeyMiss, key.bytes());
         }
+    }
+
+    #[inline]
+    pub(crate) fn count_look(&self, found: bool) {
+        let counter = if found { &self.stats.hits } else { &self.stats.misses };
+        counter.add(1);
     }
 
     /// Makes a deadline of this shard known to the reaper.

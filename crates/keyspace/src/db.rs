@@ -147,6 +147,11 @@ impl<'a> Db<'a> {
         self.at.count_read(key, found);
     }
 
+    /// Counts a hit or a miss for a look at a key that is no read: others do not hear of a miss.
+    pub fn count_look(&self, found: bool) {
+        self.at.count_look(found);
+    }
+
     /// Reads a key without counting anything.
     #[inline]
     pub fn peek(&mut self, key: Key<'_>) -> Option<&Entry> {

@@ -2,6 +2,8 @@
 
 use tierce_keyspace::Key;
 
+use crate::execute::{Context, Done};
+
 /// Keys, each once.
 pub(super) struct Distinct<'a> {
     /// In the order in which they are named first.
@@ -33,6 +35,25 @@ impl<'a> Distinct<'a> {
             };
         }
         Self { keys, places }
+    }
+
+    /// Counts a read for each time that a key is named once more, as Redis reads it then.
+    pub(super) fn count_repeated(&self, ctx: &mut Context<'_, '_>) -> Done {
+        if self.places.len() == self.keys.len() {
+            return Ok(());
+        }
+        ctx.holding(|ctx| {
+            let mut seen = vec![false; self.keys.len()];
+            for place in &self.places {
+                if std::mem::replace(&mut seen[*place], true) {
+                    let key = self.keys[*place];
+                    let mut db = ctx.guard.db(ctx.caller.db, key.hash(), ctx.now_ms);
+                    let found = db.peek(key).is_some();
+                    db.count_read(key, found);
+                }
+            }
+            Ok(())
+        })
     }
 }
 

@@ -14,14 +14,15 @@
 
 use std::array;
 
+use tierce_collections::CollectionKind;
 use tierce_keyspace::{
     Busy, CollectionType, CopyRoom, Entry, IntText, Key, MultiShardGuard, ShardLocks, Value,
-    ValueCopy,
+    ValueCopy, ValueType,
 };
 
 use super::weigh::Sizes;
 use super::{Context, Done, Guard, Mode};
-use crate::command::Access;
+use crate::command::{Access, Group};
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
 use crate::reply::Reply;
@@ -243,7 +244,11 @@ impl<'a, 'k> Context<'a, 'k> {
                 let mut db = self.guard.db(index, key.hash(), now_ms);
                 body(&[db.get(*key)?], &mut self.reply)
             }
-            _ => body(&self.guard.values(index, sources, now_ms)?, &mut self.reply),
+            _ => {
+                let group = self.command.spec.group;
+                let values = self.guard.values(index, sources, now_ms, |of| is_operand(group, of));
+                body(&values?, &mut self.reply)
+            }
         }
     }
 
@@ -345,6 +350,18 @@ impl<'a, 'k> Context<'a, 'k> {
         // A single shard stays locked otherwise.
         self.guard.locks.release();
         result
+    }
+}
+
+/// True if commands of a group may combine a value of this type with others. As in Redis, those of sets read no key
+/// behind one that holds something else.
+fn is_operand(group: Group, of: ValueType) -> bool {
+    use CollectionKind::{Set, SortedSet};
+    match (group, of) {
+        (Group::Set, of) => of == ValueType::Collection(Set),
+        (Group::SortedSet, ValueType::Collection(kind)) => matches!(kind, Set | SortedSet),
+        (Group::SortedSet, ValueType::String) => false,
+        _ => true,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tierce_keyspace::{
     Busy, CodeEditor, Db, DbIndex, Entry, Error, Freeing, Key, KeyHash, Keyspace, Savepoint,
-    ShardLocks, Touch, Value, Waiter, Watch,
+    ShardLocks, Touch, Value, ValueType, Waiter, Watch,
 };
 
 /// Databases, in the shards that a command has declared. It cannot lock, unlock or wait for any: that is
@@ -81,8 +81,9 @@ impl<'a, 'k> Guard<'a, 'k> {
         db: DbIndex,
         keys: &[Key<'_>],
         now_ms: i64,
+        fits: impl Fn(ValueType) -> bool,
     ) -> Result<Vec<Option<Value<'_>>>, Error> {
-        self.locks.values(db, keys, now_ms)
+        self.locks.values(db, keys, now_ms, fits)
     }
 
     /// Registers a client that waits for keys; see [`ShardLocks::wait`].

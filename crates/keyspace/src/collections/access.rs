@@ -419,18 +419,23 @@ impl ShardLocks<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`].
+    /// [`Error::Unreadable`]. [`Error::WrongType`] at the first key with a value that does not fit; those behind it are
+    /// not read.
     pub fn values(
         &mut self,
         db: DbIndex,
         keys: &[Key<'_>],
         now_ms: i64,
+        fits: impl Fn(ValueType) -> bool,
     ) -> Result<Vec<Option<Value<'_>>>> {
         // Reading removes keys whose deadline has come, which may move others, and fetches values from
         // disk. So all are read before one of them is borrowed.
         self.assert_together(keys);
         for key in keys {
-            self.db(db, key.hash(), now_ms).read(*key)?;
+            let mut db = self.db(db, key.hash(), now_ms);
+            if db.read(*key)?.is_some_and(|entry| !fits(entry.value_type())) {
+                return Err(Error::WrongType);
+            }
         }
         let find = |key: &Key<'_>| {
             let mut db = self.db(db, key.hash(), now_ms);

@@ -108,12 +108,18 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
 fn inspect<T>(
     ctx: &mut Context<'_, '_>,
     key: &[u8],
+    refusal: Option<CommandError>,
     read: impl Fn(&mut Db<'_>, Key<'_>) -> Option<T>,
     show: impl Fn(&mut Reply<'_>, T),
 ) -> Done {
     let (mut db, key, reply) = ctx.open(key);
-    match read(&mut db, key) {
-        Some(found) => show(reply, found),
+    let found = read(&mut db, key);
+    db.count_look(found.is_some());
+    match found {
+        Some(found) => match refusal {
+            Some(error) => return Err(error),
+            None => show(reply, found),
+        },
         None => reply.null(),
     }
     Ok(())
@@ -121,39 +127,35 @@ fn inspect<T>(
 
 fn encoding(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     let read = |db: &mut Db<'_>, key: Key<'_>| db.encoding(key);
-    inspect(ctx, key, read, |reply, name| reply.bulk(name.as_bytes()))
+    inspect(ctx, key, None, read, |reply, name| reply.bulk(name.as_bytes()))
 }
 
 fn idle_time(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
-    if ctx.kernel.keyspace.eviction().policy.counts_frequency() {
-        return Err(CommandError::new(
-            "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
-             switching between policies at runtime LRU and LFU data will take some time to adjust.",
-        ));
-    }
+    const NOT_TRACKED: CommandError = CommandError::new(
+        "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+         switching between policies at runtime LRU and LFU data will take some time to adjust.",
+    );
+    let counts_frequency = ctx.kernel.keyspace.eviction().policy.counts_frequency();
     let read = |db: &mut Db<'_>, key: Key<'_>| db.idle_seconds(key);
-    inspect(ctx, key, read, |reply, seconds| reply.int(seconds as i64))
+    inspect(ctx, key, counts_frequency.then_some(NOT_TRACKED), read, |reply, seconds| {
+        reply.int(seconds as i64)
+    })
 }
 
 fn freq(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
-    let counts = ctx.kernel.keyspace.eviction().policy.counts_frequency();
-    let (mut db, key, reply) = ctx.open(key);
-    let Some(frequency) = db.frequency(key) else {
-        reply.null();
-        return Ok(());
-    };
-    if counts {
-        reply.int(frequency.into());
-        return Ok(());
-    }
-    Err(CommandError::new(
+    const NOT_TRACKED: CommandError = CommandError::new(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
          that when switching between policies at runtime LRU and LFU data will take some time to \
          adjust.",
-    ))
+    );
+    let counts_frequency = ctx.kernel.keyspace.eviction().policy.counts_frequency();
+    let read = |db: &mut Db<'_>, key: Key<'_>| db.frequency(key);
+    inspect(ctx, key, (!counts_frequency).then_some(NOT_TRACKED), read, |reply, frequency| {
+        reply.int(frequency.into())
+    })
 }
 
 fn refcount(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     let read = |db: &mut Db<'_>, key: Key<'_>| db.value_type(key).map(|_| 1);
-    inspect(ctx, key, read, |reply, count| reply.int(count))
+    inspect(ctx, key, None, read, |reply, count| reply.int(count))
 }

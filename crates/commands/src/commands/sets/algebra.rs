@@ -238,7 +238,8 @@ fn show(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>, operation: Operation) -> D
         reply.set(members.len());
         members.into_iter().for_each(|member| reply.element(member));
         Ok(())
-    })
+    })?;
+    keys.count_repeated(ctx)
 }
 
 fn store(
@@ -256,6 +257,7 @@ fn store(
         Ok(set_of(operands.members(operation), limits))
     };
     ctx.compute(&sources.keys, make, |ctx, set| {
+        sources.count_repeated(ctx)?;
         let len = set.len();
         let mut db = ctx.guard.db(ctx.caller.db, target.hash(), ctx.now_ms);
         store_result(&mut db, *target, Collection::Set(set), operation.event_of_store())?;
@@ -293,7 +295,8 @@ fn sintercard(ctx: &mut Context<'_, '_>, [numkeys]: [&[u8]; 1], keys: Rest<'_, 1
         });
         reply.count(found);
         Ok(())
-    })
+    })?;
+    keys.count_repeated(ctx)
 }
 
 /// How many members SINTERCARD counts at most; 0 for all.

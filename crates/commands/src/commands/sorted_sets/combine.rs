@@ -545,7 +545,8 @@ fn reply(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>, operation: Operation
         })?;
         Scores::wanted(with_scores, reply).all(reply, set.iter());
         Ok(())
-    })
+    })?;
+    keys.count_repeated(ctx)
 }
 
 fn store(
@@ -564,6 +565,7 @@ fn store(
         })
     };
     ctx.compute(&keys.keys, make, |ctx, set| {
+        keys.count_repeated(ctx)?;
         let len = set.len();
         let mut db = ctx.guard.db(ctx.caller.db, to.hash(), ctx.now_ms);
         store_result(&mut db, to, Collection::SortedSet(set), operation.event_of_store())?;
@@ -590,5 +592,6 @@ fn zintercard(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
         })?;
         reply.count(count);
         Ok(())
-    })
+    })?;
+    keys.count_repeated(ctx)
 }
