@@ -73,6 +73,10 @@ pub enum Fault {
     BusyKeysStayUnserved,
     /// Threads for long commands wait without limit for a shard that a script holds.
     LongThreadsWait,
+    /// What a worker has yet to deliver to a connection is dropped when that unsubscribes.
+    UnsubscribingDropsMessages,
+    /// The messages of a script are sent when its keys are not locked any more.
+    MessagesWithoutLocks,
 }
 
 impl Fault {

@@ -36,7 +36,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use tierce_keyspace::InvalidatedKey;
+use tierce_keyspace::planted::{self, Fault};
+use tierce_keyspace::{InvalidatedKey, interleaving};
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
@@ -145,6 +146,7 @@ impl PubSub {
         if !self.has_subscribers() {
             return 0;
         }
+        interleaving::pass("publish");
         let mut audiences = self.channels.lock(channel);
         if audiences.has_waiting(channel) {
             let count = self.enter_backlog(&mut audiences, channel, message);
@@ -190,6 +192,7 @@ impl PubSub {
         if !self.has_subscribers() {
             return 0;
         }
+        interleaving::pass("publish");
         let mut audiences = self.channels.lock(channel);
         let weight = if self.backlog.is_empty() { self.weight(channel, work) } else { usize::MAX };
         if weight <= work {
@@ -345,7 +348,9 @@ impl PubSub {
         proto: Proto,
     ) {
         self.with_audiences(kind, name, |audiences| {
-            self.catch_up(subscriptions, output, proto);
+            if !planted::is(Fault::UnsubscribingDropsMessages) {
+                self.catch_up(subscriptions, output, proto);
+            }
             if subscriptions.remove(kind, name) {
                 self.forget(audiences, kind, name, subscriptions.conn);
             }
@@ -374,6 +379,7 @@ impl PubSub {
     }
 
     fn with_audiences(&self, kind: Kind, name: &[u8], act: impl FnOnce(&mut dyn Audiences)) {
+        interleaving::pass("subscribe");
         match kind {
             Kind::Channel => act(&mut *self.channels.lock(name)),
             Kind::ShardChannel => act(&mut *self.shard_channels.lock(name)),

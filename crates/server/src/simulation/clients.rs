@@ -14,7 +14,8 @@ use tierce_output::Output;
 use tierce_wire::resp::{OwnedArgs, ReplyDecoder, Value};
 
 use super::explain::explain;
-use super::model::During;
+use super::messages;
+use super::model::{During, PUBLISHED};
 use super::requests::{Call, Deed, LISTS, NUMBERS, Plan, STREAM, Words, words};
 use super::world::{self, WORKERS};
 use crate::caller::Caller;
@@ -42,6 +43,8 @@ struct Moment {
 pub(super) struct Answer {
     at: Moment,
     pub(super) reply: String,
+    /// Of PUBLISH alone: how many get the message.
+    receivers: Option<i64>,
 }
 
 /// State of a call.
@@ -69,6 +72,10 @@ impl Record {
         self.answered.as_ref().map_or("", |answer| &answer.reply)
     }
 
+    pub(super) fn receivers(&self) -> Option<i64> {
+        self.answered.as_ref()?.receivers
+    }
+
     pub(super) fn during(&self) -> During {
         let (sent, answered) = (self.sent, self.answered.as_ref());
         During {
@@ -88,7 +95,7 @@ impl Record {
         let when = match (sent, answered) {
             (None, _) => "not sent".to_owned(),
             (Some(sent), None) => format!("{} ({} ms) to ..", sent.number, sent.ms),
-            (Some(sent), Some(Answer { at, reply })) => {
+            (Some(sent), Some(Answer { at, reply, .. })) => {
                 format!("{} to {} ({} to {} ms): {reply}", sent.number, at.number, sent.ms, at.ms)
             }
         };
@@ -102,6 +109,8 @@ pub(super) struct History(Mutex<Told>);
 struct Told {
     records: Vec<Record>,
     moments: usize,
+    /// The messages that came to clients, in their order.
+    heard: Vec<(usize, String)>,
 }
 
 fn now_ms() -> u64 {
@@ -111,7 +120,7 @@ fn now_ms() -> u64 {
 impl History {
     pub(super) fn new(calls: &[Call]) -> Self {
         let records = calls.iter().cloned().map(Record::new).collect();
-        Self(Mutex::new(Told { records, moments: 0 }))
+        Self(Mutex::new(Told { records, moments: 0, heard: Vec::new() }))
     }
 
     fn moment(told: &mut Told) -> Moment {
@@ -129,7 +138,15 @@ impl History {
         let told = &mut *self.0.lock();
         let at = Self::moment(told);
         let record = &mut told.records[index];
-        record.answered = Some(Answer { at, reply: show(&record.call.deed, value) });
+        let receivers = match &record.call.deed {
+            Deed::Command(call) if call[0] == "PUBLISH" => value.as_int(),
+            _ => None,
+        };
+        record.answered = Some(Answer { at, reply: show(&record.call.deed, value), receivers });
+    }
+
+    fn heard(&self, client: usize, text: String) {
+        self.0.lock().heard.push((client, text));
     }
 
     fn add(&self, calls: impl IntoIterator<Item = Call>) {
@@ -183,6 +200,7 @@ fn show(deed: &Deed, value: &Value) -> String {
 fn show_of(call: &Words, value: &Value) -> String {
     match (call[0].as_str(), value) {
         ("XADD", Value::Bulk(_)) => "id".to_owned(),
+        ("PUBLISH", Value::Int(_)) => PUBLISHED.to_owned(),
         ("XREADGROUP", Value::Array(_)) => {
             let mut elements = Vec::new();
             add_elements(value, &mut elements);
@@ -216,6 +234,14 @@ fn show_plain(value: &Value) -> String {
     }
 }
 
+/// The text of a message to a subscriber; `None` if it is a reply.
+fn message_in(value: &Value) -> Option<String> {
+    let parts = value.as_values()?;
+    let kind = parts.first()?.as_bytes()?;
+    let is_message = kind == b"message" || kind == b"pmessage";
+    is_message.then(|| show_plain(parts.last().expect("it has a kind")))
+}
+
 fn encode(call: &Words) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", call.len()).into_bytes();
     for word in call {
@@ -226,6 +252,7 @@ fn encode(call: &Words) -> Vec<u8> {
 
 /// A client with a connection.
 struct Connection {
+    client: usize,
     socket: Arc<std::os::fd::OwnedFd>,
     input: Vec<u8>,
     /// Its calls that are not sent yet.
@@ -287,6 +314,7 @@ impl Clients {
         self.handle.hand_over(worker, number as u64 + 1, theirs.into());
         let left = self.history.of(client);
         self.connections.push(Connection {
+            client,
             socket: Arc::new(ours.into()),
             input: Vec::new(),
             ready_ms: left.front().map_or(0, |first| self.history.call(*first).after_ms),
@@ -377,6 +405,10 @@ impl Clients {
             {
                 read += used;
                 has_received = true;
+                if let Some(text) = message_in(&value) {
+                    self.history.heard(connection.client, text);
+                    continue;
+                }
                 let expected = connection.expected.pop_front().expect("one reply to a request");
                 let Some(call) = expected else { continue };
                 self.history.answered(call, &value);
@@ -443,7 +475,9 @@ impl Clients {
                 panic!("a client waits in vain for {key}: {}", record.describe());
             }
         }
-        if let Err(failure) = explain(&records) {
+        let heard = self.history.0.lock().heard.clone();
+        let checked = explain(&records).and_then(|()| messages::check(&records, &heard));
+        if let Err(failure) = checked {
             panic!("{failure}");
         }
     }

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::clients::Record;
+use super::messages::is_of_subscriber;
 use super::model::{During, Model};
 use super::requests::Deed;
 
@@ -55,8 +56,9 @@ pub(super) fn explain(records: &[Record]) -> Result<(), String> {
 fn has_effect(record: &Record) -> Result<bool, String> {
     let Some(answer) = &record.answered else { return Ok(false) };
     let is_error = answer.reply.starts_with('-');
-    match record.call.deed {
+    match &record.call.deed {
         Deed::Kill => Ok(false),
+        deed if is_of_subscriber(deed) => Ok(false),
         Deed::ScriptInVain(_) if is_error => Ok(false),
         Deed::ScriptInVain(_) => Err(format!("a script in vain has ended: {}", record.describe())),
         _ if is_error && IN_VAIN.iter().any(|start| answer.reply.starts_with(start)) => Ok(false),

@@ -4,16 +4,19 @@
 //! server; only sockets' other ends, clocks and the order of threads are simulated (`interleaving` of the keyspace).
 //! Other threads come in at every lock and wake-up. A few clients call commands on few keys: some that block, some
 //! that run long, transactions with WATCH, and scripts that take back what they did, reach for more keys, or never end.
+//! Some publish messages, and others come and go that subscribe to them.
 //!
 //! A run fails if
 //! - the replies cannot be explained by any order in which the calls happened one after the other (`explain`),
 //! - a client still waits for keys at the end of which one has something for it,
+//! - a subscriber does not hear each message once, in an order that its publishers can explain (`messages`),
 //! - a call is not answered in time, or threads wait for each other without end.
 //!
 //! `TIERCE_SIMULATION_SEED` runs one seed alone.
 
 mod clients;
 mod explain;
+mod messages;
 mod model;
 mod requests;
 mod world;
@@ -26,7 +29,7 @@ use tierce_harness::effort;
 use tierce_keyspace::planted::Fault;
 use tierce_keyspace::simulation::Course;
 
-use self::requests::ENDLESS_EACH;
+use self::requests::{ENDLESS_EACH, MESSAGES_EACH};
 use self::world::run;
 
 /// Names the one seed to run.
@@ -98,6 +101,19 @@ fn replies_that_no_order_explains_are_found() {
 fn a_client_that_is_never_woken_is_found() {
     let failure = found(Fault::BusyKeysStayUnserved, ENDLESS_EACH);
     assert!(failure.contains("waits in vain"), "{failure}");
+}
+
+/// As long as its worker has not delivered them.
+#[test]
+fn messages_that_are_lost_at_the_end_of_a_subscription_are_found() {
+    let failure = found(Fault::UnsubscribingDropsMessages, MESSAGES_EACH);
+    assert!(failure.contains("subscribers hear of"), "{failure}");
+}
+
+#[test]
+fn messages_that_do_not_follow_the_order_of_changes_are_found() {
+    let failure = found(Fault::MessagesWithoutLocks, MESSAGES_EACH);
+    assert!(failure.contains("out of order"), "{failure}");
 }
 
 #[test]

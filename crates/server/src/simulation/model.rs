@@ -150,6 +150,7 @@ impl Model {
                 }
                 reply(i64::from(is_there))
             }
+            "PUBLISH" => reply(PUBLISHED),
             "BITCOUNT" if key == BIG_KEY => reply(BITS_OF_BIG),
             "XADD" => {
                 self.stream.push(words[4].to_owned());
@@ -247,6 +248,9 @@ impl Model {
         })
     }
 }
+
+/// The reply to PUBLISH: it depends on the subscribers, which are not modelled.
+pub(super) const PUBLISHED: &str = "published";
 
 /// The bits of the one byte of the string that is not zero, an x.
 const BITS_OF_BIG: u32 = b'x'.count_ones();

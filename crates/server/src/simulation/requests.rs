@@ -10,7 +10,12 @@ pub(super) const BIG_KEY: &str = "big";
 pub(super) const BIG_LEN: usize = 700_000;
 
 pub(super) const LISTS: [&str; 3] = ["list0", "list1", "list2"];
-pub(super) const NUMBERS: [&str; 2] = ["number0", "number1"];
+pub(super) const NUMBERS: [&str; 3] = ["number0", "number1", COUNTER];
+/// A number that only grows, with messages that tell of it.
+pub(super) const COUNTER: &str = "counter";
+const CHANNELS: [&str; 2] = ["news0", "news1"];
+/// A pattern that all channels match.
+pub(super) const ALL_CHANNELS: &str = "news*";
 pub(super) const STREAM: &str = "stream";
 
 /// Milliseconds of simulated time in which a call is answered that waits for nothing.
@@ -24,6 +29,9 @@ const HELD_MS: u64 = 30_000;
 
 /// Of so many seeds, one has a script that never ends by itself.
 pub(super) const ENDLESS_EACH: u64 = 4;
+
+/// Of so many seeds, one has many messages.
+pub(super) const MESSAGES_EACH: u64 = 3;
 
 pub(super) type Words = Vec<String>;
 
@@ -148,12 +156,14 @@ const SCRIPT: usize = 1;
 const EXEC: usize = 2;
 const WATCHED: usize = 3;
 const LONG: usize = 4;
-const KINDS: usize = 6;
+const PUBLISH: usize = 5;
+const KINDS: usize = 7;
 
 struct Tastes {
     deeds: Taste,
     blocking: Taste,
     scripts: Taste,
+    messages: Taste,
     commands: Taste,
     lists: Taste,
 }
@@ -176,6 +186,8 @@ struct Planner<'k> {
     next: u32,
     /// Keys that a script holds until it is killed.
     held: Option<Held>,
+    /// Calls of each client beyond the usual number.
+    more_calls: usize,
     calls: Vec<Call>,
 }
 
@@ -188,17 +200,22 @@ impl Plan {
             deeds: taste(KINDS),
             blocking: taste(4),
             scripts: taste(3),
+            messages: taste(4),
             commands: taste(14),
             lists: taste(LISTS.len()),
         };
+        let has_messages = seed.is_multiple_of(MESSAGES_EACH);
+        if has_messages {
+            tastes.deeds.0[PUBLISH] += 10;
+        }
         if has_endless {
             // Some calls may wait for it, and others must not.
             tastes.deeds.0[EXEC] += 6;
             tastes.deeds.0[LONG] += 3;
             tastes.deeds.0[BLOCKING] += 2;
         }
-        let (calls, held) = (Vec::new(), None);
-        let mut planner = Planner { random, tastes, keyspace, next: 0, held, calls };
+        let (calls, held, more_calls) = (Vec::new(), None, if has_messages { 2 } else { 0 });
+        let mut planner = Planner { random, tastes, keyspace, next: 0, held, more_calls, calls };
         let connections = 2 + planner.random.below(4) + usize::from(has_endless);
         let beside = planner.random.below(2);
         let mut first = 0;
@@ -209,7 +226,14 @@ impl Plan {
         for client in first..connections + first {
             planner.client(client, false);
         }
-        let connections = connections + first;
+        let mut connections = connections + first;
+        if planner.tastes.deeds.0[PUBLISH] > 0 {
+            let subscribers = planner.random.below(3) + usize::from(has_messages);
+            for client in connections..connections + subscribers {
+                planner.subscriber(client);
+            }
+            connections += subscribers;
+        }
         for client in connections..connections + beside {
             planner.client(client, true);
         }
@@ -278,7 +302,7 @@ impl Planner<'_> {
     }
 
     fn client(&mut self, client: usize, is_beside: bool) {
-        let count = 1 + self.random.below(4);
+        let count = 1 + self.random.below(4) + self.more_calls;
         for number in 0..count {
             let is_last = number + 1 == count || self.held.is_some() && self.random.one_in(2);
             let kind = self.tastes.deeds.choose(&mut self.random);
@@ -294,6 +318,7 @@ impl Planner<'_> {
                     self.exec(Some(key))
                 }
                 LONG => Deed::Command(words(&format!("BITCOUNT {BIG_KEY} -4 -1"))),
+                PUBLISH => self.publish(is_beside),
                 _ => Deed::Command(self.command()),
             };
             // Behind a script without end there is no telling what waits for what.
@@ -380,6 +405,67 @@ impl Planner<'_> {
         }
     }
 
+    /// A message, alone or with a change that it tells of.
+    fn publish(&mut self, is_beside: bool) -> Deed {
+        let (channel, element) = (self.random.pick(&CHANNELS), self.element());
+        let turns = self.random.pick(&["0", "20", "100"]);
+        let spin = format!("for _ = 1, {turns} do redis.call('exists', KEYS[1] or ARGV[3]) end ");
+        let publish = words(&format!("PUBLISH {channel} {element}"));
+        let count = words(&format!("INCR {COUNTER}"));
+        match self.tastes.messages.choose(&mut self.random) {
+            0 => Deed::Command(publish),
+            1 if !is_beside => {
+                let mut commands = vec![count, publish];
+                if self.random.one_in(3) {
+                    commands.push(words(&format!("BITCOUNT {BIG_KEY} -4 -1")));
+                }
+                Deed::Exec(commands)
+            }
+            2 => {
+                let source = format!(
+                    "#!lua flags=atomic\nredis.call('publish', ARGV[1], 'never') {spin} error('no')"
+                );
+                let call = ["EVAL", &source, "1", COUNTER, channel];
+                Deed::ScriptInVain(call.map(str::to_owned).to_vec())
+            }
+            _ => {
+                // They are two scripts: one that has once needed more keys than it declares begins with all.
+                let (key, keys) = self.random.pick(&[&("ARGV[3]", "0"), &("KEYS[1]", "1")]);
+                let source = format!(
+                    "local n = redis.call('incr', {key}) {spin} \
+                     redis.call('publish', ARGV[1], ARGV[2]) {spin} return n"
+                );
+                let mut call = vec!["EVAL", &source, keys];
+                call.extend((*keys == "1").then_some(COUNTER));
+                call.extend([channel, &element, COUNTER]);
+                let call = call.into_iter().map(str::to_owned).collect();
+                Deed::Script { call, does: vec![publish, count] }
+            }
+        }
+    }
+
+    /// A client that subscribes, mostly before there are messages, and to something else later, or no more.
+    fn subscriber(&mut self, client: usize) {
+        let begin = self.calls.len();
+        for _ in 0..1 + self.random.below(3) {
+            let channel = self.random.pick(&[CHANNELS[0], CHANNELS[1], ALL_CHANNELS, ALL_CHANNELS]);
+            let kind = if channel == ALL_CHANNELS { "P" } else { "" };
+            for name in ["SUBSCRIBE", "UNSUBSCRIBE"] {
+                let call = words(&format!("{kind}{name} {channel}"));
+                self.add(client, Deed::Command(call), false);
+                let at_most = if name == "SUBSCRIBE" { 2 } else { 20 };
+                self.calls.last_mut().expect("it was added").after_ms =
+                    self.random.u64_below(at_most);
+            }
+        }
+        if self.random.one_in(2) {
+            self.calls.pop();
+        }
+        if self.random.one_in(2) {
+            self.calls[begin].after_ms = 0;
+        }
+    }
+
     /// A transaction, in which something is done with a key that is watched.
     fn exec(&mut self, watched: Option<&str>) -> Deed {
         let mut commands: Vec<Words> =
@@ -393,7 +479,7 @@ impl Planner<'_> {
     }
 
     fn command(&mut self) -> Words {
-        let (list, number) = (self.list(), self.random.pick(&NUMBERS));
+        let (list, number) = (self.list(), self.random.pick(&NUMBERS[..2]));
         let element = self.element();
         words(&match self.tastes.commands.choose(&mut self.random) {
             0..=2 => format!("RPUSH {list} {element}"),

@@ -29,6 +29,7 @@ mod workspace;
 
 use std::time::Duration;
 
+use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{KeyHash, Origin, Policy, ShardLocks, Source};
 use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop};
 use tierce_wire::resp::Encoder;
@@ -289,7 +290,9 @@ impl<'k> Context<'_, 'k> {
             self.guard.locks.commit_effects();
         }
         outbox.tell_replicas(self.kernel, self.caller);
-        if !is_inside && outbox.takes_long(self.kernel) {
+        let takes_long =
+            || outbox.takes_long(self.kernel) || planted::is(Fault::MessagesWithoutLocks);
+        if !is_inside && takes_long() {
             return Ended::Through(Some(outbox));
         }
         outbox.deliver(self.kernel, self.caller, Pace::AtOnce);
