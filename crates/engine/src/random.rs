@@ -5,10 +5,12 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 
+use tierce_keyspace::interleaving;
+
 /// A random word.
 pub fn word() -> u64 {
     // Each state is keyed from the system's randomness and differs from the one before.
-    RandomState::new().build_hasher().finish()
+    interleaving::random_word().unwrap_or_else(|| RandomState::new().build_hasher().finish())
 }
 
 /// Fills `bytes` with unpredictable bytes: for passwords.

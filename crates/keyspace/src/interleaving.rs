@@ -1,4 +1,4 @@
-//! The places where threads meet: locks, wake-ups, and what they ask of the clock.
+//! The places where threads meet: locks, wake-ups, and what they ask of the clock and of chance.
 //!
 //! A simulation (`simulation`) runs its threads one at a time, and decides at these places which one goes on and what
 //! time it is. Without the feature of that name, which only tests have, nothing is left here but what the system offers.
@@ -35,6 +35,16 @@ pub fn now() -> Instant {
 pub fn unix_ms() -> Option<i64> {
     #[cfg(feature = "simulation")]
     return simulation::unix_ms();
+    #[cfg(not(feature = "simulation"))]
+    None
+}
+
+/// A random word, where the system's chance does not count.
+#[inline]
+#[must_use]
+pub fn random_word() -> Option<u64> {
+    #[cfg(feature = "simulation")]
+    return simulation::random_word();
     #[cfg(not(feature = "simulation"))]
     None
 }

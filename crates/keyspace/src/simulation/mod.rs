@@ -216,6 +216,14 @@ pub fn random_below(bound: u64) -> u64 {
     here(|stage, _| stage.schedule.lock().below(bound)).expect("a thread of a simulation")
 }
 
+/// A random word of the simulation of this thread.
+pub(crate) fn random_word() -> Option<u64> {
+    here(|stage, _| {
+        let half = || stage.schedule.lock().below(1 << 32);
+        half() << 32 | half()
+    })
+}
+
 /// Nanoseconds since the simulation of this thread has begun.
 #[must_use]
 pub fn nanos() -> Option<u64> {

@@ -16,7 +16,7 @@ use tierce_wire::resp::{OwnedArgs, ReplyDecoder, Value};
 use super::explain::explain;
 use super::messages;
 use super::model::{During, PUBLISHED};
-use super::requests::{Call, Deed, LISTS, NUMBERS, Plan, STREAM, Words, words};
+use super::requests::{Call, Deed, LISTS, NUMBERS, Plan, SET, STREAM, Words, words};
 use super::world::{self, WORKERS};
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
@@ -201,6 +201,11 @@ fn show_of(call: &Words, value: &Value) -> String {
     match (call[0].as_str(), value) {
         ("XADD", Value::Bulk(_)) => "id".to_owned(),
         ("PUBLISH", Value::Int(_)) => PUBLISHED.to_owned(),
+        ("SMEMBERS", Value::Array(values)) => {
+            let mut members: Vec<String> = values.iter().map(show_plain).collect();
+            members.sort();
+            format!("[{}]", members.join(" "))
+        }
         ("XREADGROUP", Value::Array(_)) => {
             let mut elements = Vec::new();
             add_elements(value, &mut elements);
@@ -431,7 +436,8 @@ impl Clients {
     fn look_at_all(&mut self) {
         let lists = LISTS.iter().map(|key| format!("LRANGE {key} 0 -1"));
         let numbers = NUMBERS.iter().map(|key| format!("GET {key}"));
-        let stream = [
+        let rest = [
+            format!("SMEMBERS {SET}"),
             format!("XLEN {STREAM}"),
             format!("XREADGROUP GROUP g last COUNT 100 NOACK STREAMS {STREAM} >"),
         ];
@@ -443,7 +449,7 @@ impl Clients {
             follows: false,
             after_ms: 0,
         };
-        self.history.add(lists.chain(numbers).chain(stream).map(call));
+        self.history.add(lists.chain(numbers).chain(rest).map(call));
         self.connect(client);
         self.make_calls();
     }

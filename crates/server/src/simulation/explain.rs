@@ -94,7 +94,7 @@ impl<'r> Search<'r> {
             if record.reply().starts_with(ABORTED) {
                 then.abort(record.call.client);
             } else {
-                let reply = then.act(record.call.client, &record.call.deed, during);
+                let reply = then.act(record.call.client, &record.call.deed, record.reply(), during);
                 if reply.as_deref() != Some(record.reply()) {
                     continue;
                 }

@@ -2,7 +2,7 @@
 //!
 //! Workers, threads for long commands and for programs, the reaper and a caller beside the workers are those of the
 //! server; only sockets' other ends, clocks and the order of threads are simulated (`interleaving` of the keyspace).
-//! Other threads come in at every lock and wake-up. A few clients call commands on few keys: some that block, some
+//! Chance, by which SPOP chooses, is that of the seed. Other threads come in at every lock and wake-up. A few clients call commands on few keys: some that block, some
 //! that run long, transactions with WATCH, and scripts that take back what they did, reach for more keys, or never end.
 //! Some publish messages, and others come and go that subscribe to them.
 //!
@@ -41,7 +41,7 @@ const SEEDS: u64 = 120;
 /// Seeds within which a planted fault has to be found; some tens are enough.
 const SEEDS_FOR_FAULT: u64 = 2_000;
 
-fn of_seed(seed: u64, fault: Option<Fault>) -> Result<Course, String> {
+fn of_seed(seed: u64, fault: Option<Fault>) -> Result<(Course, String), String> {
     run(seed, fault).map_err(|failure| {
         format!(
             "{failure}\nto repeat it: {SEED}={seed} cargo test -p tierce-server --lib simulation"

@@ -1,20 +1,21 @@
 //! A model of the keys: each command changes them as a whole, one after the other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use super::requests::{BIG_KEY, Deed, LISTS, NUMBERS, STREAM, Words};
+use super::requests::{BIG_KEY, Deed, LISTS, NUMBERS, SET, STREAM, Words};
 
 /// The time by which a command judges may be so much older than the call: a thread has read the clock, and then waited
 /// for a shard.
 const STALE_MS: u64 = 400;
 
-const KEYS: usize = LISTS.len() + NUMBERS.len() + 1;
+const KEYS: usize = LISTS.len() + NUMBERS.len() + 2;
 
 /// All keys, and who watches them.
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
 pub(super) struct Model {
     lists: [VecDeque<String>; LISTS.len()],
     numbers: [Option<i64>; NUMBERS.len()],
+    set: BTreeSet<String>,
     stream: Vec<String>,
     /// Entries of the stream that the group has read.
     read: usize,
@@ -42,12 +43,22 @@ pub(super) enum Outcome {
 }
 
 fn number_of(key: &str) -> usize {
-    let all = LISTS.iter().chain(&NUMBERS).chain([&STREAM]);
+    let all = LISTS.iter().chain(&NUMBERS).chain([&STREAM, &SET]);
     all.copied().position(|name| name == key).unwrap_or_else(|| panic!("no key {key}"))
 }
 
 fn reply(text: impl ToString) -> Outcome {
     Outcome::Replies(text.to_string())
+}
+
+/// What is in a shown array.
+fn elements_of(shown: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    let inner = shown.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or_default();
+    inner.split(move |char| {
+        depth += i32::from(char == '[') - i32::from(char == ']');
+        depth == 0 && char == ' '
+    })
 }
 
 fn shown(all: impl IntoIterator<Item = String>) -> String {
@@ -60,14 +71,16 @@ impl Model {
         self.watches.get_mut(client).and_then(Option::take);
     }
 
-    /// Does this for a client, if it can happen now.
-    pub(super) fn act(&mut self, client: usize, deed: &Deed, during: During) -> Option<String> {
+    /// Does this for a client, if it can happen now. Where chance decides, it has decided as `replied` says.
+    pub(super) fn act(
+        &mut self,
+        client: usize,
+        deed: &Deed,
+        replied: &str,
+        during: During,
+    ) -> Option<String> {
         match deed {
-            Deed::Command(call) => match self.run(call, during) {
-                Outcome::Replies(reply) => Some(reply),
-                Outcome::Nothing => Some("nil".to_owned()),
-                Outcome::Impossible => None,
-            },
+            Deed::Command(call) => self.run_all([(call, replied)], during)?.pop(),
             Deed::Watch(keys) => {
                 if self.watches.len() <= client {
                     self.watches.resize(client + 1, None);
@@ -80,24 +93,34 @@ impl Model {
                 let watch = self.watches.get_mut(client).and_then(Option::take);
                 match watch {
                     Some((_, true)) => Some("nil".to_owned()),
-                    _ => Some(shown(self.run_all(commands, during)?)),
+                    _ if !replied.starts_with('[') => None,
+                    _ => {
+                        let commands = commands.iter().zip(elements_of(replied));
+                        Some(shown(self.run_all(commands, during)?))
+                    }
                 }
             }
-            Deed::Script { does, .. } => self.run_all(does, during)?.pop(),
+            Deed::Script { does, .. } => {
+                self.run_all(does.iter().map(|call| (call, replied)), during)?.pop()
+            }
             Deed::ScriptInVain(_) | Deed::Kill => unreachable!("they do nothing"),
         }
     }
 
-    fn run_all(&mut self, commands: &[Words], during: During) -> Option<Vec<String>> {
-        let run = |command| match self.run(command, during) {
+    fn run_all<'c>(
+        &mut self,
+        calls: impl IntoIterator<Item = (&'c Words, &'c str)>,
+        during: During,
+    ) -> Option<Vec<String>> {
+        let run = |(call, replied)| match self.run(call, replied, during) {
             Outcome::Replies(reply) => Some(reply),
             Outcome::Nothing => Some("nil".to_owned()),
             Outcome::Impossible => None,
         };
-        commands.iter().map(run).collect()
+        calls.into_iter().map(run).collect()
     }
 
-    fn run(&mut self, call: &Words, during: During) -> Outcome {
+    fn run(&mut self, call: &Words, replied: &str, during: During) -> Outcome {
         let words: Vec<&str> = call.iter().map(String::as_str).collect();
         let key = words.get(1).copied().unwrap_or_default();
         let uses = |key: &&str| LISTS.contains(key) || NUMBERS.contains(key);
@@ -152,6 +175,22 @@ impl Model {
             }
             "PUBLISH" => reply(PUBLISHED),
             "BITCOUNT" if key == BIG_KEY => reply(BITS_OF_BIG),
+            "RANDOMKEY" if replied == BIG_KEY => reply(replied),
+            "RANDOMKEY" if self.is_there(number_of(replied)) => reply(replied),
+            "SADD" => {
+                let members = words[2..].iter().map(|member| (*member).to_owned());
+                let added = members.filter(|member| self.set.insert(member.clone())).count();
+                self.changed(number_of(key));
+                reply(added)
+            }
+            "SPOP" | "SRANDMEMBER" if self.set.is_empty() => Outcome::Nothing,
+            "SRANDMEMBER" if self.set.contains(replied) => reply(replied),
+            "SPOP" if self.set.remove(replied) => {
+                self.changed(number_of(key));
+                reply(replied)
+            }
+            "SPOP" | "SRANDMEMBER" | "RANDOMKEY" => Outcome::Impossible,
+            "SMEMBERS" => reply(shown(self.set.iter().cloned())),
             "XADD" => {
                 self.stream.push(words[4].to_owned());
                 self.changed(number_of(key));
@@ -204,9 +243,12 @@ impl Model {
     }
 
     fn is_there(&self, number: usize) -> bool {
-        match number.checked_sub(LISTS.len()) {
-            None => !self.lists[number].is_empty(),
-            Some(number) => self.numbers.get(number).is_some_and(Option::is_some),
+        let (lists, numbers) = (LISTS.len(), NUMBERS.len());
+        match number {
+            number if number < lists => !self.lists[number].is_empty(),
+            number if number < lists + numbers => self.numbers[number - lists].is_some(),
+            number if number == number_of(SET) => !self.set.is_empty(),
+            _ => true,
         }
     }
 

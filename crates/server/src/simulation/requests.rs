@@ -17,6 +17,7 @@ const CHANNELS: [&str; 2] = ["news0", "news1"];
 /// A pattern that all channels match.
 pub(super) const ALL_CHANNELS: &str = "news*";
 pub(super) const STREAM: &str = "stream";
+pub(super) const SET: &str = "set";
 
 /// Milliseconds of simulated time in which a call is answered that waits for nothing.
 const PATIENCE_MS: u64 = 2_500;
@@ -71,7 +72,7 @@ impl Deed {
     /// The keys, and those of the commands in it.
     fn keys(&self) -> Vec<&str> {
         let of = |words: &'static [&'static str]| words.iter().copied();
-        let known = || of(&LISTS).chain(of(&NUMBERS)).chain([STREAM, BIG_KEY]);
+        let known = || of(&LISTS).chain(of(&NUMBERS)).chain([STREAM, SET, BIG_KEY]);
         let (requests, _) = self.requests();
         let is_used = |key: &&str| requests.iter().flatten().any(|word| word == key);
         known().filter(is_used).collect()
@@ -199,9 +200,9 @@ impl Plan {
         let mut tastes = Tastes {
             deeds: taste(KINDS),
             blocking: taste(4),
-            scripts: taste(3),
+            scripts: taste(4),
             messages: taste(4),
-            commands: taste(14),
+            commands: taste(18),
             lists: taste(LISTS.len()),
         };
         let has_messages = seed.is_multiple_of(MESSAGES_EACH);
@@ -389,6 +390,15 @@ impl Planner<'_> {
                 Deed::ScriptInVain(eval(source, &["1", from]))
             }
             1 => {
+                let source = format!(
+                    "redis.call('sadd', KEYS[1], ARGV[1]) {spin} \
+                     local popped = redis.call('spop', KEYS[1]) {spin} return popped"
+                );
+                let add = words(&format!("SADD {SET} {element}"));
+                let does = vec![add, words(&format!("SPOP {SET}"))];
+                Deed::Script { call: eval(source, &["1", SET, &element]), does }
+            }
+            2 => {
                 let source = format!("{spin} return redis.call('rpush', ARGV[1], ARGV[2])");
                 let does = vec![words(&format!("RPUSH {to} {element}"))];
                 Deed::Script { call: eval(source, &["0", to, &element]), does }
@@ -493,7 +503,12 @@ impl Planner<'_> {
             10 => format!("PEXPIRE {list} {}", 1 + self.random.below(30)),
             11 => format!("DEL {list}"),
             12 => format!("XADD {STREAM} * field {element}"),
-            _ => format!("XLEN {STREAM}"),
+            13 => format!("XLEN {STREAM}"),
+            14 => format!("SADD {SET} {element} {}", self.element()),
+            15 => format!("SPOP {SET}"),
+            // It may need any shard.
+            16 if self.held.is_none() => "RANDOMKEY".to_owned(),
+            _ => format!("SRANDMEMBER {SET}"),
         })
     }
 }

@@ -97,8 +97,8 @@ pub(super) fn end(server: &Server, handle: &Handle<Message>) {
     handle.drain(Duration::ZERO);
 }
 
-/// Runs a seed.
-pub(super) fn run(seed: u64, fault: Option<Fault>) -> Result<Course, String> {
+/// Runs a seed. Returns its course, and all calls.
+pub(super) fn run(seed: u64, fault: Option<Fault>) -> Result<(Course, String), String> {
     let server = server(seed);
     prepare(&server);
     let plan = Plan::new(seed, &server.keyspace);
@@ -140,5 +140,10 @@ pub(super) fn run(seed: u64, fault: Option<Fault>) -> Result<Course, String> {
     }
     let clients = Clients::new(&server, &handle, &history, plan);
     spawn("clients", Box::new(move || clients.run(reaper)));
-    simulation.run().map_err(|failure| format!("seed {seed}: {failure}\n{}", history.describe()))
+    let ended = simulation.run();
+    let calls = history.describe();
+    match ended {
+        Ok(course) => Ok((course, calls)),
+        Err(failure) => Err(format!("seed {seed}: {failure}\n{calls}")),
+    }
 }
