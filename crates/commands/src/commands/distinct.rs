@@ -2,7 +2,7 @@
 
 use tierce_keyspace::Key;
 
-use crate::execute::{Context, Done};
+use crate::pipeline::{Context, Done};
 
 /// Keys, each once.
 pub(super) struct Distinct<'a> {
