@@ -302,6 +302,13 @@ fn the_log_tells_what_was_denied_to_whom() {
     assert_eq!(admin.ask("ACL LOG").items().len(), 2);
     admin.check("CONFIG RESETSTAT", "+OK");
     assert!(admin.ask("INFO stats").text().contains("acl_access_denied_key:0\r\n"));
+    // Without a log they are counted as well, in programs too.
+    admin.check("CONFIG SET acllog-max-len 0", "+OK");
+    set(&mut admin, "+eval");
+    c.ask("GET d");
+    c.call(&["EVAL", "return redis.pcall('get', 'd')", "0"]);
+    let stats = admin.ask("INFO stats").text().to_owned();
+    assert!(stats.contains("acl_access_denied_key:2\r\n"), "{stats}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn calls_of_programs_that_do_not_run_are_shown() {
     let (mut watcher, mut c) = (server.connect(), server.connect());
     watcher.check("MONITOR", "+OK");
     let address = c.local_address();
-    let calls: [&[&str]; 9] = [
+    let calls: [&[&str]; 10] = [
         &["EVALSHA", "ffffffffffffffffffffffffffffffffffffffff", "0"],
         &["FCALL", "absent", "0"],
         &["FCALL_RO", "absent", "0"],
@@ -130,6 +130,7 @@ fn calls_of_programs_that_do_not_run_are_shown() {
         &["EVAL", "return 1", "2"],
         &["EVAL_RO", "#!lua\nreturn 1", "0"],
         &["EVAL", "error('fails')", "0"],
+        &["EVAL", "#!lua flags=atomic\nreturn redis.error_reply('undone')", "0"],
     ];
     let line = |call: &[&str]| {
         let words = call.iter().map(|word| format!(" {word:?}"));

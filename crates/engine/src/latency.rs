@@ -61,6 +61,18 @@ impl LatencyMonitor {
         }
     }
 
+    /// Takes in all that was noted elsewhere.
+    pub fn add_all(&mut self, others: &Self) {
+        for (event, others) in &others.events {
+            for Sample { unix_seconds, millis } in &others.samples {
+                self.record(event, *unix_seconds, *millis);
+            }
+            if let Some(series) = self.events.get_mut(event) {
+                series.worst_millis = series.worst_millis.max(others.worst_millis);
+            }
+        }
+    }
+
     /// All events by name.
     pub fn events(&self) -> impl ExactSizeIterator<Item = (&'static str, &Series)> {
         self.events.iter().map(|(name, series)| (*name, series))

@@ -140,13 +140,10 @@ impl AclLog {
 
     /// Takes in all that was denied elsewhere.
     pub fn add_all(&self, others: &Self, max_len: usize) {
-        let others_entries = others.entries.lock();
-        if others_entries.newest_first.is_empty() {
-            return;
-        }
         for (count, other) in self.counts.iter().zip(&others.counts) {
             count.fetch_add(other.load(Relaxed), Relaxed);
         }
+        let others_entries = others.entries.lock();
         others_entries.newest_first.iter().rev().for_each(|entry| self.add(entry.clone(), max_len));
     }
 

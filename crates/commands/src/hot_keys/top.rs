@@ -38,6 +38,10 @@ impl Top {
             self.entries[place].weight += weight;
             return;
         }
+        if weight == 0 {
+            // It would take the place of the lightest one.
+            return;
+        }
         let key: Arc<[u8]> = key.into();
         if self.entries.len() < self.capacity {
             self.places.insert(Arc::clone(&key), self.entries.len());

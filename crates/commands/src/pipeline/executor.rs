@@ -226,8 +226,7 @@ impl<'k> Execution<'_, 'k> {
         };
         debug_assert!(added.is_ok() || !by.waits_for_all(), "these locks are waited for");
         locks.release();
-        fetch::read_all(locks, &reads, now_ms);
-        added.map_err(Interrupt::Busy)
+        fetch::read_all(locks, &reads, now_ms).and(added).map_err(Interrupt::Busy)
     }
 
     /// What a command of a primary changes leads to its place in the stream. One that locks its shards one after the

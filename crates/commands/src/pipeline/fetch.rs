@@ -43,20 +43,25 @@ impl PendingRead {
 }
 
 /// Reads values and puts them into memory, one after the other, on this thread. It holds no shard meanwhile.
-pub(crate) fn read_all(locks: &mut ShardLocks<'_>, reads: &[PendingRead], now_ms: i64) {
-    let Some(store) = locks.keyspace().cold_store() else { return };
+///
+/// # Errors
+/// [`Busy`] if another thread holds the shard of one for long.
+pub(crate) fn read_all(
+    locks: &mut ShardLocks<'_>,
+    reads: &[PendingRead],
+    now_ms: i64,
+) -> Result<(), Busy> {
+    let Some(store) = locks.keyspace().cold_store() else { return Ok(()) };
     let mut buffer = ColdBuffer::default();
     for read in reads {
         // What cannot be read the request will find out itself.
         if let Ok(bytes) = store.read(read.location, &mut buffer) {
-            if locks.reach(locks.keyspace().hash(&read.key)).is_err() {
-                // Others hold it for long, which the request is told when it runs.
-                return;
-            }
+            locks.reach(locks.keyspace().hash(&read.key))?;
             read.restore(locks, bytes, now_ms);
             locks.release();
         }
     }
+    Ok(())
 }
 
 /// Whether this many are enough for one wait.
@@ -202,10 +207,10 @@ mod tests {
         let mut locks = keyspace.impatient_long_locks(Duration::from_millis(1));
         let mut others = keyspace.long_locks();
         others.reach(keyspace.hash(&reads[0].key)).expect("it waits");
-        read_all(&mut locks, &reads, NOW_MS);
+        read_all(&mut locks, &reads, NOW_MS).expect_err("the shard is held");
         drop(others);
         assert!(is_on_disk(&keyspace, &reads[1]), "the request is told before");
-        read_all(&mut locks, &reads, NOW_MS);
+        read_all(&mut locks, &reads, NOW_MS).expect("no shard is held");
         assert!(!reads.iter().any(|read| is_on_disk(&keyspace, read)));
     }
 }

@@ -97,7 +97,9 @@ impl<'k> Context<'_, 'k> {
                 let data = ctx.weight_of_data(transaction);
                 ctx.weigh_transaction(transaction, weight.saturating_add(data))?;
             }
-            ctx.judge_again_as(queued_access(ctx.kernel, transaction))()?;
+            if ctx.mode.comes_late() {
+                ctx.judge_again_as(queued_access(ctx.kernel, transaction))()?;
+            }
             ctx.end_watch();
             ctx.run_requests(transaction);
             // While the keys are locked, so that messages follow the order of the changes.

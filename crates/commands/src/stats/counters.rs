@@ -50,7 +50,8 @@ const COMMAND_STRIDE: usize = COMMAND_WORDS + BUCKETS;
 /// What one worker counted.
 pub struct Counters {
     words: Box<[AtomicU64]>,
-    /// A bit for each command that was counted, so that few words are moved: of counters that are kept aside alone.
+    /// Only of counters made by [`Counters::aside`]: a bit for each command that was counted, so that
+    /// [`Counters::move_to`] looks at few words.
     touched: Box<[AtomicU64]>,
 }
 

@@ -138,7 +138,7 @@ fn idle_time(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     let counts_frequency = ctx.kernel.keyspace.eviction().policy.counts_frequency();
     let read = |db: &mut Db<'_>, key: Key<'_>| db.idle_seconds(key);
     inspect(ctx, key, counts_frequency.then_some(NOT_TRACKED), read, |reply, seconds| {
-        reply.int(seconds as i64)
+        reply.int(seconds as i64);
     })
 }
 
@@ -151,7 +151,7 @@ fn freq(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     let counts_frequency = ctx.kernel.keyspace.eviction().policy.counts_frequency();
     let read = |db: &mut Db<'_>, key: Key<'_>| db.frequency(key);
     inspect(ctx, key, (!counts_frequency).then_some(NOT_TRACKED), read, |reply, frequency| {
-        reply.int(frequency.into())
+        reply.int(frequency.into());
     })
 }
 

@@ -1,11 +1,11 @@
-//! The access of calls to the data, where that depends on the programs that they run. One that states its flags is held to them
-//! as a command to its own: it waits, and is refused as a whole, where commands with such flags are.
+//! The access of calls to the data, where that depends on the programs that they run. A program that states its flags is
+//! treated as a command with these flags: it waits, and is refused as a whole, where such a command is.
 
 use tierce_lua::{Flags, Sha1};
 use tierce_wire::resp::Args;
 
 use crate::caller::Caller;
-use crate::command::{Access, Command};
+use crate::command::{self, Access, Command};
 use crate::kernel::Kernel;
 use crate::pipeline::resolve;
 use crate::transaction::Transaction;
@@ -49,6 +49,9 @@ fn of_call(kernel: &Kernel, access: Access, command: &Command, args: Args<'_>) -
 
 /// The flags that the program of a call states, if it is known and states any.
 pub(crate) fn stated_flags(kernel: &Kernel, command: &Command, args: Args<'_>) -> Option<Flags> {
+    if !command.spec.flags.contains(command::Flags::PROGRAM) {
+        return None;
+    }
     let (scripts, program) = (&kernel.scripts, args.get(1)?);
     let script = match command.spec.name {
         "eval" | "eval_ro" => return Flags::of_script(program),

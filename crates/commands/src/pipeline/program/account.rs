@@ -43,9 +43,8 @@ impl Account {
         if !slow.is_empty() {
             kernel.slowlog.lock().add_all(&slow, kernel.slowlog_max_len());
         }
-        for (event, series) in spikes.events() {
-            let mut latency = kernel.latency.lock();
-            series.iter().for_each(|spike| latency.record(event, spike.unix_seconds, spike.millis));
+        if spikes.events().len() > 0 {
+            kernel.latency.lock().add_all(&spikes);
         }
     }
 }

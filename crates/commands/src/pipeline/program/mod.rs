@@ -469,7 +469,8 @@ impl<'k> Context<'_, 'k> {
             (true, true) => self.guard.commit(),
             (true, false) => self.guard.rollback(),
         }
-        Ended::Through(is_kept.then_some(effects.outbox))
+        let outbox = effects.outbox;
+        Ended::Through(Some(if is_kept { outbox } else { outbox.into_calls() }))
     }
 
     fn is_atomic(&self, program: &Program<'_>) -> bool {

@@ -123,6 +123,11 @@ impl Outbox {
         self.shown.push(line);
     }
 
+    /// The calls alone, of a program whose writes were undone.
+    pub(super) fn into_calls(self) -> Self {
+        Self { messages: Vec::new(), lines: Vec::new(), ..self }
+    }
+
     /// Puts its messages into the stream to replicas.
     pub(super) fn tell_replicas(&self, kernel: &Kernel, caller: &mut Caller) {
         for Message { kind, channel, text } in &self.messages {
