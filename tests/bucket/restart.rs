@@ -279,6 +279,7 @@ fn what_was_written_without_the_bucket_comes_with_a_base() {
 
 #[test]
 fn clients_write_side_by_side_and_the_owner_is_killed_in_the_middle() {
+    takes_up_to_seconds(180);
     let (bucket, dir) = (TempDir::new(), TempDir::new());
     let mut random = Random::new(23);
     for _ in 0..5 {
