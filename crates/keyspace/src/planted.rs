@@ -73,8 +73,8 @@ pub enum Fault {
     BusyKeysStayUnserved,
     /// Threads for long commands wait without limit for a shard that a script holds.
     LongThreadsWait,
-    /// What a worker has yet to deliver to a connection is dropped when that unsubscribes.
-    UnsubscribingDropsMessages,
+    /// What a worker has yet to deliver to a connection is dropped when that sends a command.
+    CommandsDropMessages,
     /// The messages of a script are sent when its keys are not locked any more.
     MessagesWithoutLocks,
 }

@@ -348,9 +348,7 @@ impl PubSub {
         proto: Proto,
     ) {
         self.with_audiences(kind, name, |audiences| {
-            if !planted::is(Fault::UnsubscribingDropsMessages) {
-                self.catch_up(subscriptions, output, proto);
-            }
+            self.catch_up(subscriptions, output, proto);
             if subscriptions.remove(kind, name) {
                 self.forget(audiences, kind, name, subscriptions.conn);
             }
@@ -406,6 +404,10 @@ impl PubSub {
     pub fn catch_up(&self, subscriptions: &mut Subscriptions, output: &mut Output, proto: Proto) {
         let worker = &self.workers[usize::from(subscriptions.conn.worker)];
         if worker.inbox.end() == subscriptions.seen {
+            return;
+        }
+        if planted::is(Fault::CommandsDropMessages) {
+            subscriptions.seen = worker.inbox.end();
             return;
         }
         let receivers = worker.receivers.lock();

@@ -16,7 +16,7 @@ use tierce_wire::resp::{OwnedArgs, ReplyDecoder, Value};
 use super::explain::explain;
 use super::messages;
 use super::model::{During, PUBLISHED};
-use super::requests::{Call, Deed, LISTS, NUMBERS, Plan, SET, STREAM, Words, words};
+use super::requests::{Call, Deed, LISTS, NUMBERS, Plan, SET, STREAM, Words, as_blocking, words};
 use super::world::{self, WORKERS};
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
@@ -472,7 +472,8 @@ impl Clients {
             let Deed::Command(call) = &record.call.deed else {
                 panic!("it has no reply: {}", record.describe());
             };
-            let keys: &[String] = match call[0].as_str() {
+            let call = as_blocking(call);
+            let keys: &[&str] = match call[0] {
                 "BLPOP" => &call[1..call.len() - 1],
                 "BLMOVE" => &call[1..2],
                 _ => &call[call.len() - 2..call.len() - 1],

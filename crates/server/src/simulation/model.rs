@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::requests::{BIG_KEY, Deed, LISTS, NUMBERS, SET, STREAM, Words};
+use super::requests::{BIG_KEY, Deed, LISTS, NUMBERS, SET, STREAM, Words, as_blocking};
 
 /// The time by which a command judges may be so much older than the call: a thread has read the clock, and then waited
 /// for a shard.
@@ -121,7 +121,7 @@ impl Model {
     }
 
     fn run(&mut self, call: &Words, replied: &str, during: During) -> Outcome {
-        let words: Vec<&str> = call.iter().map(String::as_str).collect();
+        let words = as_blocking(call);
         let key = words.get(1).copied().unwrap_or_default();
         let uses = |key: &&str| LISTS.contains(key) || NUMBERS.contains(key);
         if words[1..].iter().filter(|word| uses(word)).any(|key| self.is_over(key, during)) {

@@ -89,8 +89,9 @@ impl Deed {
     /// Its patience for keys: none, so many milliseconds, or without limit.
     fn waits_ms(&self) -> u64 {
         let Self::Command(call) = self else { return 0 };
+        let call = as_blocking(call);
         let last = || call.last().expect("words").parse::<f64>().expect("seconds");
-        match call[0].as_str() {
+        match call[0] {
             "BLPOP" | "BLMOVE" if last() == 0.0 => u64::MAX,
             "BLPOP" | "BLMOVE" => (last() * 1000.0) as u64,
             "XREADGROUP" => match call[8].parse() {
@@ -128,6 +129,15 @@ pub(super) fn words(line: &str) -> Words {
     line.split(' ').map(str::to_owned).collect()
 }
 
+/// A call whose result may come later, like NBLPOP, as the one that it is named after. Its client waits for the result.
+pub(super) fn as_blocking(call: &Words) -> Vec<&str> {
+    let words: Vec<&str> = call.iter().map(String::as_str).collect();
+    match call[0].strip_prefix('N') {
+        Some(name) => [&[name], &words[1..words.len() - 1]].concat(),
+        None => words,
+    }
+}
+
 /// Weights by which one of some alternatives is chosen.
 struct Taste(Vec<usize>);
 
@@ -159,6 +169,9 @@ const WATCHED: usize = 3;
 const LONG: usize = 4;
 const PUBLISH: usize = 5;
 const KINDS: usize = 7;
+
+/// Kinds of messages: the last one is of a script that counts.
+const COUNTING: usize = 3;
 
 struct Tastes {
     deeds: Taste,
@@ -201,13 +214,14 @@ impl Plan {
             deeds: taste(KINDS),
             blocking: taste(4),
             scripts: taste(4),
-            messages: taste(4),
+            messages: taste(COUNTING + 1),
             commands: taste(18),
             lists: taste(LISTS.len()),
         };
         let has_messages = seed.is_multiple_of(MESSAGES_EACH);
         if has_messages {
             tastes.deeds.0[PUBLISH] += 10;
+            tastes.messages.0[COUNTING] += 3;
         }
         if has_endless {
             // Some calls may wait for it, and others must not.
@@ -324,7 +338,12 @@ impl Planner<'_> {
             };
             // Behind a script without end there is no telling what waits for what.
             let is_known = self.held.is_none() && !is_beside && kind != WATCHED;
-            let follows = is_known && number > 0 && self.random.one_in(3);
+            // The reply to what follows at once would come before a result that comes later.
+            let is_behind_later = self.calls.last().is_some_and(|call| match &call.deed {
+                Deed::Command(call) => call[0].starts_with('N'),
+                _ => false,
+            });
+            let follows = is_known && number > 0 && !is_behind_later && self.random.one_in(3);
             self.add(client, deed, follows);
             if self.calls.last().is_some_and(|call| call.limit_ms.is_none()) {
                 break;
@@ -366,12 +385,18 @@ impl Planner<'_> {
         let ms = if forever { 0 } else { 1 + self.random.below(60) };
         let seconds = ms as f64 / 1000.0;
         let (from, to) = (self.list(), self.list());
-        Deed::Command(words(&match self.tastes.blocking.choose(&mut self.random) {
+        let call = match self.tastes.blocking.choose(&mut self.random) {
             0 => format!("BLPOP {from} {seconds}"),
             1 if from != to => format!("BLPOP {from} {to} {seconds}"),
-            2 => format!("XREADGROUP GROUP g c COUNT 1 NOACK BLOCK {ms} STREAMS {STREAM} >"),
+            2 => {
+                let group = "GROUP g c COUNT 1 NOACK";
+                let call = format!("XREADGROUP {group} BLOCK {ms} STREAMS {STREAM} >");
+                return Deed::Command(words(&call));
+            }
             _ => format!("BLMOVE {from} {to} LEFT RIGHT {seconds}"),
-        }))
+        };
+        let comes_later = self.random.one_in(3);
+        Deed::Command(words(&if comes_later { format!("N{call} 0") } else { call }))
     }
 
     fn script(&mut self) -> Deed {
@@ -418,7 +443,7 @@ impl Planner<'_> {
     /// A message, alone or with a change that it tells of.
     fn publish(&mut self, is_beside: bool) -> Deed {
         let (channel, element) = (self.random.pick(&CHANNELS), self.element());
-        let turns = self.random.pick(&["0", "20", "100"]);
+        let turns = self.random.pick(&["0", "0", "0", "20", "100"]);
         let spin = format!("for _ = 1, {turns} do redis.call('exists', KEYS[1] or ARGV[3]) end ");
         let publish = words(&format!("PUBLISH {channel} {element}"));
         let count = words(&format!("INCR {COUNTER}"));
