@@ -1,7 +1,7 @@
 //! A server of its own for each test, and a client that shows replies as text.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
 use tierce_config::{Invocation, Settings, parse};
+pub use tierce_harness::free_port;
 use tierce_server::{Instance, Shards, Stopper, SyncClock};
 use tierce_wire::resp::{ReplyDecoder, Value};
 use tierce_wire::words;
@@ -105,10 +106,6 @@ pub fn settings(line: &str) -> Settings {
 }
 
 /// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A connection, by TCP or a Unix socket.
 pub trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
