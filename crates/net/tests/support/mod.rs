@@ -30,7 +30,7 @@ use tierce_net::{
 };
 
 /// Longest wait for anything that is certain to happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for something that is certain to become true, and that is not announced.
 #[track_caller]
