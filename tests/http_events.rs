@@ -285,6 +285,18 @@ fn slow_readers_are_bounded_and_dropped() {
 
 /// It may come back later, so the status says that this is no fault of the request.
 #[test]
+fn an_event_beyond_the_limit_of_output_ends_its_stream() {
+    let http = with(launch().with("client-output-buffer-limit", "pubsub 1mb 0 0"));
+    let mut c = http.server.connect();
+    let mut news = Events::open(&http, "/subscribe/news");
+    news.wait_for("data: subscribe,news,1\n\n");
+    // The message is below it, and what an event makes of its lines is not.
+    c.call(&[&b"PUBLISH"[..], b"news", &b"\n".repeat(300_000)]);
+    wait_until("the stream is closed", || c.ask("PUBSUB NUMSUB news").items()[1].int() == 0);
+    assert!(!news.wait_for_end().contains("message"));
+}
+
+#[test]
 fn a_subscriber_beyond_maxclients_is_told_so() {
     let http = with(launch().with("maxclients", "9"));
     let mut all = Vec::new();

@@ -26,6 +26,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::body::Frame;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
+use tierce_config::ClientClass;
 use tierce_wire::resp::{ReplyDecoder, ReplyError, Value};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep, sleep};
@@ -250,6 +251,16 @@ struct Events {
 }
 
 impl Events {
+    /// Whether a subscriber over RESP would be closed with so many bytes pending. A reader that does not keep up holds
+    /// what was read for it, which the server does not see: the message, or the event made of it, which is longer.
+    fn is_too_much(&self, bytes: usize) -> bool {
+        let hard_bytes = || {
+            let limits = self.shared.config.settings().output_limits();
+            usize::try_from(limits.of(ClientClass::Pubsub).hard_bytes).unwrap_or(usize::MAX)
+        };
+        bytes > AT_ONCE_BYTES && (1..bytes).contains(&hard_bytes())
+    }
+
     /// Events of what has come.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         let (subject, encoding) = (self.subject, self.encoding);
@@ -299,6 +310,10 @@ impl hyper::body::Body for Events {
         }
         let events = loop {
             let events = ready!(this.poll_events(cx))?;
+            if this.is_too_much(events.len()) || this.is_too_much(this.source.received.input.len())
+            {
+                return Poll::Ready(None);
+            }
             if !events.is_empty() {
                 break events;
             }

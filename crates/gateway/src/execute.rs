@@ -4,7 +4,7 @@
 //! Requests are stateless. So commands are refused that only act on a connection, or that wait for keys.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -102,6 +102,8 @@ pub(crate) async fn run(
 ) -> Result<Vec<u8>, Failure> {
     let output = Output::with_room(REPLY_BYTES_MAX);
     let mut work = Work { caller, output, through: 0 };
+    // There as long as somebody waits for the response.
+    let client = Arc::new(());
     let are_few = calls.commands.len() <= AT_ONCE_MAX && calls.bytes <= AT_ONCE_BYTES;
     if !calls.together && are_few {
         work.run_at_once(kernel, &calls)?;
@@ -119,12 +121,13 @@ pub(crate) async fn run(
             Err(failure) => return work.encode(shared, &calls, Some(&failure)).await,
         };
         let (shared, kernel) = (Arc::clone(shared), Arc::clone(kernel));
+        let client = Arc::downgrade(&client);
         // The thread encodes the replies as well, and frees them and the commands: both may be many.
         let ran = spawn_blocking(move || {
             let _permit = permit;
             match calls.together {
-                true => Ran::Through(work.run_together(&shared, &kernel, &calls)),
-                false => work.run_rest(&shared, &kernel, calls, effort),
+                true => Ran::Through(work.run_together(&shared, &kernel, &calls, &client)),
+                false => work.run_rest(&shared, &kernel, calls, effort, &client),
             }
         });
         match ran.await.map_err(|_| ending())? {
@@ -195,7 +198,14 @@ impl Work {
     }
 
     /// Runs those that are left, and encodes all replies.
-    fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: Calls, effort: Effort) -> Ran {
+    fn run_rest(
+        mut self,
+        shared: &Shared,
+        kernel: &Kernel,
+        calls: Calls,
+        effort: Effort,
+        client: &Weak<()>,
+    ) -> Ran {
         let mut owed = Owed::default();
         while let Some(command) = calls.commands.get(self.through) {
             let args = command.as_args();
@@ -220,6 +230,7 @@ impl Work {
             }
         }
         let body = settle(shared, kernel, owed)
+            .and_then(|()| is_waited_for(client))
             .and_then(|()| reply::decode(&self.output.into_bytes()))
             .and_then(|replies| calls.form.encode(&replies));
         Ran::Through(body)
@@ -231,6 +242,7 @@ impl Work {
         shared: &Shared,
         kernel: &Kernel,
         calls: &Calls,
+        client: &Weak<()>,
     ) -> Result<Vec<u8>, Failure> {
         let fails = |error: &CommandError| Failure::of_command(error.as_str());
         self.caller.begin_transaction().map_err(|error| fails(&error))?;
@@ -254,6 +266,7 @@ impl Work {
         let owed = kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
         self.check()?;
         settle(shared, kernel, owed)?;
+        is_waited_for(client)?;
         match reply::decode(&self.output.into_bytes())?.pop() {
             Some(Value::Array(values)) => calls.form.encode(&values),
             Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
@@ -284,6 +297,11 @@ impl Work {
         let text = format!("ERR the replies are longer than {REPLY_BYTES_MAX} bytes");
         Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text))
     }
+}
+
+/// All is done that a request has asked for. Its replies are not encoded for a client that has gone.
+fn is_waited_for(client: &Weak<()>) -> Result<(), Failure> {
+    if client.strong_count() > 0 { Ok(()) } else { Err(ending()) }
 }
 
 /// Waits for the bucket, once for all commands of a request.
