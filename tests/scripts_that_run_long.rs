@@ -306,6 +306,20 @@ fn what_a_script_has_done_before_a_pause_is_done_after_it() {
     runner.expect(":1");
 }
 
+#[test]
+fn what_a_script_has_done_is_undone_when_the_server_has_become_a_replica() {
+    let server = launch().with("threads", "1").with("busy-reply-threshold", "20").start();
+    let (mut c, mut runner) = (server.connect(), server.connect());
+    let script = "redis.call('set', KEYS[1], 1) for i = 1, 100000000 do end return redis.call('incr', KEYS[1])";
+    runner.send(encode(&["EVAL", script, "1", "k"]));
+    wait_for_busy(&mut c, "k");
+    c.check("REPLICAOF 127.0.0.1 1", "+OK");
+    let reply = runner.reply().to_string();
+    assert!(reply.starts_with("-READONLY"), "{reply}");
+    c.check("REPLICAOF NO ONE", "+OK");
+    c.check("GET k", "nil");
+}
+
 /// Calls, those that were refused, those that failed, and those in the histogram of a command; errors of a kind.
 #[track_caller]
 fn counted(c: &mut Connection, command: &str) -> [i64; 4] {

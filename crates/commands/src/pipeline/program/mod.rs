@@ -407,7 +407,7 @@ impl<'k> Context<'_, 'k> {
     ) -> Result<Ended, CommandError> {
         let has_ended = !matches!(outcome, Outcome::Stopped(_));
         let is_seen = effects.has_written || effects.outbox.has_messages();
-        if has_ended && is_seen && self.is_held_back() {
+        if has_ended && is_seen && self.is_held_back(effects.has_written) {
             self.keep(effects, false);
             return Err(Interrupt::Gate.into());
         }
@@ -453,12 +453,13 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Whether a pause has begun while the program ran, away from its worker: nothing changes in a pause, so that it
-    /// runs again when that ends.
-    fn is_held_back(&self) -> bool {
+    /// Whether a pause has begun while the program ran, away from its worker, or the server has become a replica, whose
+    /// primary has not what was written here. It is judged again, and runs again if it still may.
+    fn is_held_back(&self, has_written: bool) -> bool {
         let is_paused =
             || self.kernel.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
-        self.mode.comes_late() && is_paused()
+        let is_read_only = || has_written && self.kernel.role.is_read_only();
+        self.mode.comes_late() && (is_paused() || is_read_only())
     }
 
     /// Commits what the program has written, or takes it back. Returns what is still to happen.
