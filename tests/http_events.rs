@@ -283,7 +283,6 @@ fn slow_readers_are_bounded_and_dropped() {
     drop(slow);
 }
 
-/// It may come back later, so the status says that this is no fault of the request.
 #[test]
 fn an_event_beyond_the_limit_of_output_ends_its_stream() {
     let http = with(launch().with("client-output-buffer-limit", "pubsub 1mb 0 0"));
@@ -296,6 +295,7 @@ fn an_event_beyond_the_limit_of_output_ends_its_stream() {
     assert!(!news.wait_for_end().contains("message"));
 }
 
+/// It may come back later, so the status says that this is no fault of the request.
 #[test]
 fn a_subscriber_beyond_maxclients_is_told_so() {
     let http = with(launch().with("maxclients", "9"));
