@@ -244,7 +244,7 @@ impl Caller {
             && may(Kind::Pattern, ChannelUse::Pattern)
     }
 
-    /// Whether its user is on, and may still call what it listens by: MONITOR, or SUBSCRIBE with these channels. Its
+    /// True if its user is on, and may still call what it listens by: MONITOR, or SUBSCRIBE with these channels. Its
     /// password is not looked at again, as for other clients.
     #[must_use]
     pub fn may_listen_again(&self, commands: &Table) -> bool {

@@ -631,7 +631,7 @@ impl Kernel {
         self.check_rights_noting(&self.acl.log, caller, command, args, origin)
     }
 
-    /// The same; a denial is noted here.
+    /// Does what [`Kernel::check_rights`] does, and notes a denial in `log`.
     ///
     /// # Errors
     /// As there.

@@ -173,7 +173,7 @@ fn malformed(_: ReplyError) -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-/// What has come and is not decoded.
+/// Input that is not decoded.
 #[derive(Default)]
 struct Received {
     decoder: ReplyDecoder,
@@ -232,7 +232,7 @@ impl Source {
     }
 }
 
-/// What has come, and the events of it.
+/// The input that is left, and the events made of the rest.
 type Converted = io::Result<(Received, Vec<u8>)>;
 
 /// The body of a response.
@@ -251,7 +251,7 @@ struct Events {
 }
 
 impl Events {
-    /// Whether a subscriber over RESP would be closed with so many bytes pending. A reader that does not keep up holds
+    /// True if a subscriber over RESP would be closed with so many bytes pending. A reader that does not keep up holds
     /// what was read for it, which the server does not see: the message, or the event made of it, which is longer.
     fn is_too_much(&self, bytes: usize) -> bool {
         let hard_bytes = || {

@@ -102,7 +102,7 @@ pub(crate) async fn run(
 ) -> Result<Vec<u8>, Failure> {
     let output = Output::with_room(REPLY_BYTES_MAX);
     let mut work = Work { caller, output, through: 0 };
-    // There as long as somebody waits for the response.
+    // Dropped when nobody waits for the response any more.
     let client = Arc::new(());
     let are_few = calls.commands.len() <= AT_ONCE_MAX && calls.bytes <= AT_ONCE_BYTES;
     if !calls.together && are_few {

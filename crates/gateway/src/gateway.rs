@@ -117,7 +117,7 @@ impl Waiting {
         if bytes <= AT_ONCE_BYTES { Ok(convert()) } else { self.convert_beside(convert).await }
     }
 
-    /// The same for what is known to be much.
+    /// Parses or encodes on another thread.
     pub(crate) async fn convert_beside<T: Send + 'static>(
         &self,
         convert: impl FnOnce() -> T + Send + 'static,

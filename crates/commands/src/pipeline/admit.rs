@@ -82,7 +82,7 @@ pub fn admit<'k>(
     Ok(())
 }
 
-/// What a replica may say behind PSYNC: its connection carries the stream, and no replies.
+/// Commands that a replica may send behind PSYNC: its connection carries the stream, and no replies.
 const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
 
 /// The time for a command that another server has executed before: it stands still before any deadline, unless the
@@ -129,7 +129,7 @@ pub fn refuse(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, refus
     refuse_counting(&kernel.errors, counters, reply, refused);
 }
 
-/// The same; its error is counted here.
+/// Does what [`refuse`] does, and counts the error in `errors`.
 pub(super) fn refuse_counting(
     errors: &ErrorCounts,
     counters: &Counters,

@@ -1,4 +1,4 @@
-//! How a thread executes one request at a time: [`Execution`] takes it through the stages once.
+//! Threads that execute one request at a time: [`Execution`] takes it through the stages once.
 //!
 //! [`Executor`] says how such threads differ. What interrupts a request is waited for in their own loops: `run` beside
 //! this file, and `long_commands` of the server.
@@ -35,13 +35,13 @@ pub const SHARD_PATIENCE: Duration = Duration::from_millis(100);
 /// A transaction of no more brief requests of a primary is as brief: a worker waits for some ten microseconds at most.
 const BRIEF_REQUESTS: usize = 16;
 
-/// Who executes a request.
+/// The kind of thread that executes a request.
 #[derive(Clone, Copy)]
 pub enum Executor<'a> {
     /// A program that embeds the kernel. It waits for shards without a limit, and for no key.
     Program,
-    /// What follows a primary. It waits in the same way, passes no gates, and notes its place in the stream with each
-    /// change.
+    /// The applier of a primary's stream. It waits in the same way, passes no gates, and notes its place in the stream
+    /// with each change.
     Primary {
         /// The name of the stream.
         stream: [u8; STREAM_NAME_LEN],
@@ -88,7 +88,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Whether this thread waits for the shards of clients that wait for keys it has changed, or leaves those that need
+    /// False if this thread waits for the shards of clients that wait for keys it has changed, or leaves those that need
     /// more than is free to others. A stream would wait without a limit.
     fn serves_at_once(self, kernel: &Kernel) -> bool {
         match self {
@@ -98,13 +98,13 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Whether all that it waits for comes, so that nothing interrupts what it executes.
+    /// True if all that it waits for comes, so that nothing interrupts what it executes.
     fn waits_for_all(self) -> bool {
         matches!(self, Self::Program | Self::Primary { .. })
     }
 }
 
-/// Whether workers must not wait for the shards that a call of a primary holds. To say so costs more than a brief
+/// True if workers must not wait for the shards that a call of a primary holds. To say so costs more than a brief
 /// command does.
 fn may_take_long(command: &Command, caller: &Caller) -> bool {
     match &caller.transaction {
@@ -127,7 +127,7 @@ pub struct Execution<'a, 'k> {
     pub by: Executor<'a>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 pub enum Executed {
     /// It is one of a transaction, to be kept for EXEC.
     Queued,
@@ -229,7 +229,7 @@ impl<'k> Execution<'_, 'k> {
         fetch::read_all(locks, &reads, now_ms).and(added).map_err(Interrupt::Busy)
     }
 
-    /// What a command of a primary changes leads to its place in the stream. One that locks its shards one after the
+    /// A change by a command of a primary leads to its place in the stream. One that locks its shards one after the
     /// other makes several records, of which the last one has to have the place: to do it twice does no harm.
     fn note_place(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Option<StreamPlace> {
         let Executor::Primary { stream, offset } = self.by else { return None };

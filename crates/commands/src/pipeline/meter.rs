@@ -146,7 +146,7 @@ impl<'k> Meter<'k> {
         Self::noting(kernel, counters, &kernel.slowlog, &kernel.latency)
     }
 
-    /// The same; what takes too long is noted here.
+    /// Starts one that notes slow calls and spikes in these.
     #[inline]
     pub fn noting(
         kernel: &'k Kernel,

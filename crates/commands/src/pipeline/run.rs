@@ -282,13 +282,13 @@ const SETTLE_LOOK: Duration = Duration::from_millis(100);
 /// The terms on which a call beside workers waits, and what it tells in the end.
 #[derive(Clone, Copy)]
 struct Terms<'a> {
-    /// Whether it stops waiting.
+    /// True if it stops waiting.
     gives_up: &'a dyn Fn() -> bool,
     /// True if it leaves its thread to others, and begins again later.
     gives_way: &'a dyn Fn() -> bool,
     /// True once it has given way. Nothing has been done then.
     gave_way: &'a Cell<bool>,
-    /// Whether it has changed something that is to be in the bucket before its reply is shown.
+    /// True if it has changed something that is to be in the bucket before its reply is shown.
     owes_bucket: &'a Cell<bool>,
 }
 

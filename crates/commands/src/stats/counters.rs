@@ -66,7 +66,7 @@ impl Counters {
         Self { touched: zeros(commands.div_ceil(u64::BITS as usize)), ..Self::new(commands) }
     }
 
-    /// Whether they are for a table with so many identities.
+    /// True if they are for a table with so many identities.
     pub fn has_room_for(&self, commands: usize) -> bool {
         self.words.len() == len_for(commands)
     }

@@ -31,7 +31,7 @@ struct Current<'a, 'k> {
     planned: Planned,
 }
 
-/// What becomes of a request that does not pass unseen.
+/// The fate of a request that does not pass unseen.
 enum Passage {
     Runs,
     IsAnswered,
@@ -165,7 +165,7 @@ impl<'k> BatchRunner<'k, '_> {
         progress
     }
 
-    /// What a request passes that does not pass unseen: the gates, the queue of a transaction, what it needs from disk.
+    /// Takes a request that does not pass unseen through the gates, the queue of a transaction, what it needs from disk.
     #[expect(clippy::too_many_arguments, reason = "the state of the batch")]
     fn pass_gates(
         &self,
@@ -214,7 +214,7 @@ impl<'k> BatchRunner<'k, '_> {
         Passage::Runs
     }
 
-    /// How the batch ends at a request that did not come to its end, unless it has its answer, or goes on elsewhere
+    /// Says how the batch ends at a request that did not come to its end, unless it has its answer, or goes on elsewhere
     /// without its connection.
     #[cold]
     fn interrupted(
@@ -255,7 +255,7 @@ impl<'k> BatchRunner<'k, '_> {
         }
     }
 
-    /// What follows a request that did not pass unseen: messages, changed gates, monitors. How the batch ends behind it,
+    /// Does what follows a request that did not pass unseen: messages, changed gates, monitors. How the batch ends behind it,
     /// if it does.
     fn look_behind(
         &self,

@@ -1,4 +1,4 @@
-//! What a run adds to the accounts of the server: its calls, their times, errors and denials.
+//! Additions of a run to the accounts of the server: its calls, their times, errors and denials.
 //!
 //! It is kept aside until it is known that the run counts: one that is begun again has never been.
 

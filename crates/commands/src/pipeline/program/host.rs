@@ -101,7 +101,7 @@ pub(super) struct ProgramHost<'h, 'k> {
     pub(super) runs_on: RunsOn<'h>,
     pub(super) terms: Terms,
     pub(super) outbox: &'h mut Outbox,
-    /// What its calls add to those of the server, if the run counts.
+    /// Gets what its calls add to those of the server, if the run counts.
     pub(super) account: &'h Account,
     pub(super) progress: Progress<'h>,
 }

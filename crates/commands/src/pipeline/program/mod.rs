@@ -453,7 +453,7 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Whether a pause has begun while the program ran, away from its worker, or the server has become a replica, whose
+    /// True if a pause has begun while the program ran, away from its worker, or the server has become a replica, whose
     /// primary has not what was written here. It is judged again, and runs again if it still may.
     fn is_held_back(&self, has_written: bool) -> bool {
         let is_paused =
