@@ -1,10 +1,13 @@
 //! CLIENT: listing connected clients, and changing or closing their connections.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::Duration;
 
-use tierce_harness::{Connection, encode, wait_until};
+use tierce_harness::{Connection, effort, encode, wait_until};
 
-use crate::server;
+use crate::{launch, server};
 
 /// The value of a field in a line of CLIENT LIST.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
@@ -398,4 +401,70 @@ fn access_times_are_left_alone() {
     });
     c.check("GET a", "\"1\"");
     c.check("OBJECT IDLETIME a", ":0");
+}
+
+/// Who fails over by hand pauses writes, reads the end of the stream, and promotes a replica that has it.
+#[test]
+fn nothing_is_written_behind_the_reply_to_a_pause() {
+    let launched = || launch().with("threads", "4").with("repl-ping-replica-period", "3600");
+    let (server, replica) = (launched().start(), launched().start());
+    let mut c = server.connect();
+    replica.connect().check(&format!("REPLICAOF 127.0.0.1 {}", server.port()), "+OK");
+    let state = |c: &mut Connection| {
+        let info = c.ask("INFO").text().to_owned();
+        let is_one = |line: &&str| {
+            ["rdb_changes_since_last_save:", "master_repl_offset:", "slave0:"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        };
+        info.lines().filter(is_one).collect::<Vec<_>>().join(" ")
+    };
+    wait_until("the replica is online", || state(&mut c).contains("state=online"));
+    let requests: Vec<u8> = (0..200)
+        .flat_map(|n| match n % 8 {
+            0 => encode(&["EVAL", "return redis.call('incr', KEYS[1])", "1", "script"]),
+            1 => [encode(&["MULTI"]), encode(&["INCR", "exec"]), encode(&["EXEC"])].concat(),
+            2 => encode(&[
+                "EVAL",
+                "for i = 1, 3e5 do end return redis.call('incr', KEYS[1])",
+                "1",
+                "long",
+            ]),
+            _ => encode(&["INCR", &format!("key:{n}")]),
+        })
+        .collect();
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut writer = server.connect();
+            let (requests, ends) = (&requests, &ends);
+            scope.spawn(move || {
+                while !ends.load(Relaxed) {
+                    writer.send(requests);
+                    (0..250).for_each(|_| _ = writer.reply());
+                }
+            });
+        }
+        let offset = |state: &str| {
+            let (_, rest) = state.split_once("master_repl_offset:").expect("it is told");
+            rest.split(' ').next().expect("a number").to_owned()
+        };
+        for round in 0..effort(40) {
+            c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+            let first = state(&mut c);
+            let changes = |state: &str| {
+                state.split(' ').find(|part| part.starts_with("rdb_")).map(str::to_owned)
+            };
+            for _ in 0..10 {
+                let later = state(&mut server.connect());
+                assert_eq!(changes(&later), changes(&first), "round {round}");
+                assert_eq!(offset(&later), offset(&first), "round {round}");
+            }
+            wait_until("the replica has all", || {
+                state(&mut c).contains(&format!("offset={},", offset(&first)))
+            });
+            c.check("CLIENT UNPAUSE", "+OK");
+        }
+        ends.store(true, Relaxed);
+    });
 }

@@ -1,6 +1,6 @@
 //! Scripts that run long, or without end: who is served meanwhile, and how they are ended.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tierce_harness::{Connection, Server, encode, wait_until};
 
@@ -473,4 +473,73 @@ fn keys_expire_while_an_endless_script_holds_others() {
     assert!(std::iter::repeat_with(told).take(2).any(|key| key.starts_with("other")));
     c.request(&["SCRIPT", "KILL"]);
     assert!(runner.reply().to_string().contains("Script killed by user"));
+}
+
+/// A script that waits until INFO shows something, and then writes.
+fn waits_for(section: &str, shown: &str) -> String {
+    format!(
+        "repeat local info = redis.call('info', '{section}') until info:find('{shown}') \
+         return redis.call('set', KEYS[1], 2)"
+    )
+}
+
+/// They were judged together: what came before the script stays.
+#[test]
+fn a_transaction_goes_on_as_it_was_judged_whatever_changes_while_its_script_runs() {
+    for (section, shown, change, restore) in [
+        ("replication", "role:slave", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+        ("replication", "min_slaves_good_slaves", "CONFIG SET min-replicas-to-write 1", "PING"),
+        ("clients", "maxclients:9000", "ACL SETUSER writer -@write", "PING"),
+    ] {
+        let server = launch().with("threads", "2").with("busy-reply-threshold", "20").start();
+        let (mut c, mut runner) = (server.connect(), server.connect());
+        c.check("ACL SETUSER writer on nopass ~* +@all", "+OK");
+        runner.check("AUTH writer x", "+OK");
+        runner.check("MULTI", "+OK");
+        runner.check("SET a 1", "+QUEUED");
+        runner.call(&["EVAL", &waits_for(section, shown), "1", "b"]);
+        runner.check("SET c 1", "+QUEUED");
+        runner.request(&["EXEC"]);
+        wait_for_busy(&mut c, "b");
+        c.send(encode(&change.split(' ').collect::<Vec<_>>()));
+        let mut other = server.connect();
+        other.check("CONFIG SET maxclients 9000", "+OK");
+        runner.expect("[+OK, +OK, +OK]");
+        c.expect("+OK");
+        let written = runner.ask("SET a 2").to_string();
+        assert!(written.starts_with('-'), "{change}: {written}");
+        c.ask(restore);
+        c.check("MGET a b c", "[\"1\", \"2\", \"1\"]");
+    }
+}
+
+/// What a transaction has done before its script cannot be taken back, so that its end is waited for.
+#[test]
+fn the_reply_to_a_pause_waits_for_a_transaction_with_a_script_unless_the_pause_is_ended_before() {
+    let server = launch().with("threads", "2").with("busy-reply-threshold", "20").start();
+    let (mut c, mut other) = (server.connect(), server.connect());
+    let mut runner = server.connect();
+    runner.check("MULTI", "+OK");
+    runner.check("INCR a", "+QUEUED");
+    runner.call(&["EVAL", &waits_for("clients", "maxclients:9000"), "1", "b"]);
+    runner.request(&["EXEC"]);
+    wait_for_busy(&mut other, "b");
+    let mut wait_for_pause = |is_on| {
+        wait_until("it is paused, or not", || {
+            other.ask("INFO clients").text().contains("paused_actions:write") == is_on
+        });
+    };
+    c.check("CLIENT PAUSE 50 WRITE", "+OK");
+    c.request(&["CLIENT", "PAUSE", "100000", "WRITE"]);
+    wait_for_pause(true);
+    assert!(c.is_silent_for(Duration::from_millis(20)));
+    server.connect().check("CLIENT UNPAUSE", "+OK");
+    c.expect("+OK");
+    wait_for_pause(false);
+    c.request(&["CLIENT", "PAUSE", "100000", "WRITE"]);
+    wait_for_pause(true);
+    server.connect().check("CONFIG SET maxclients 9000", "+OK");
+    c.expect("+OK");
+    runner.expect("[:1, +OK]");
+    other.check("MGET a b", "[\"1\", \"2\"]");
 }

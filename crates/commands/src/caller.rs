@@ -21,10 +21,13 @@ use crate::command::{Access, ChannelUse, Command, Table};
 use crate::durability::SyncPolicy;
 use crate::engine::Engine;
 use crate::error::CommandError;
+use crate::fault::Standing;
 use crate::pubsub::{Invalidation, Kind, Name, PubSub, Run, Subscriptions};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::Replica;
+use crate::replication::role::Role;
 use crate::transaction::{QueueIsFull, Transaction};
+use crate::under_way::{Passage, Quiet};
 use crate::waiting::{Awaited, Pending, ReplyTo, Waits};
 
 /// So much is held of the messages of a client whose reply waits. It is no part of its output, which has limits.
@@ -78,6 +81,12 @@ pub struct Caller {
     held_for_replicas: Option<Vec<Vec<u8>>>,
     /// Its tracking, for a transaction that shows it and has run away from the worker, which keeps the subscriptions.
     shown_tracking: Option<Box<Tracking>>,
+    /// What it asks of a thread beside workers, while that executes it.
+    pub(crate) passage: Option<Passage>,
+    /// Its request has begun something, and replies when no earlier one of anybody is under way.
+    pub(crate) quiet: Option<Box<Quiet>>,
+    /// By what the transaction was judged that is executed, if it runs programs.
+    pub(crate) standing: Option<Standing>,
     /// See [`Caller::remembers_reads`].
     remembers_reads: bool,
     /// See [`Caller::is_primary`].
@@ -152,9 +161,17 @@ impl Caller {
             has_overtaken: false,
             held_for_replicas: None,
             shown_tracking: None,
+            passage: None,
+            quiet: None,
+            standing: None,
             remembers_reads: false,
             is_primary: false,
         }
+    }
+
+    /// Whether it finds a replica that has lost its primary.
+    pub(crate) fn is_stale(&self, role: &Role) -> bool {
+        self.standing.map_or_else(|| role.is_stale(), |standing| standing.is_stale)
     }
 
     /// The same client for a command that runs away from its worker. A transaction goes with it, and what it

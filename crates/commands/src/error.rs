@@ -30,6 +30,8 @@ pub enum Interrupt {
     Gate,
     /// It changes the role, which another thread has held still for long. It is tried again soon.
     Role,
+    /// What it has begun is for later requests only, and earlier ones are under way. It replies once they are done.
+    Quiet,
 }
 
 impl CommandError {

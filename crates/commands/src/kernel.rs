@@ -23,6 +23,7 @@ use crate::command::{Access, Command, CommandId, Flags, Table};
 use crate::config::{DirectiveId, Peer, Settings};
 use crate::engine::Engine;
 use crate::error::{CommandError, Interrupt};
+use crate::fault::Fault;
 use crate::hot_keys::{HotKeys, Sums};
 use crate::message::Notice;
 use crate::offload::Offload;
@@ -36,6 +37,7 @@ use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
 use crate::slowlog::SlowLog;
 use crate::stats::{Counters, ErrorCounts, HttpFigures, Rates, SpareCounters, Stat, Totals};
+use crate::under_way::Passages;
 use crate::waiting::{ConnAddress, Patience};
 
 /// Threads for commands that take too long for a worker. Two, so that one of minutes does not hold up all
@@ -84,6 +86,8 @@ pub struct Kernel {
     pub clients: Arc<Registry>,
     /// `CLIENT PAUSE`.
     pub pause: Pause,
+    /// What threads beside workers have under way.
+    pub passages: Passages,
     /// Slow commands.
     pub slowlog: Mutex<SlowLog>,
     /// Keys that take the most time and bytes.
@@ -234,6 +238,7 @@ impl Kernel {
             commands,
             clients: Arc::default(),
             pause: Pause::default(),
+            passages: Passages::default(),
             slowlog: Mutex::default(),
             hot_keys: HotKeys::default(),
             errors: ErrorCounts::default(),
@@ -318,12 +323,23 @@ impl Kernel {
     #[must_use]
     pub fn has_closed(&self, access: Access, level: Option<ReplicaLevel>) -> bool {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
-        let is_refused = || {
-            let is_full = self.durability.refuses_writes() || self.persistence.refuses_writes();
-            is_full || self.role.is_read_only() || self.lacks_replicas(level)
-        };
-        let passes_on = access.writes || access.may_write || access.publishes;
-        (access.writes && is_refused()) || (passes_on && is_paused())
+        (access.writes && self.fault_of_writes(level).is_some())
+            || (access.passes_on() && is_paused())
+    }
+
+    /// Why no write of a client with this level may run as things are, in the order in which Redis looks.
+    pub fn fault_of_writes(&self, level: Option<ReplicaLevel>) -> Option<Fault> {
+        if self.role.is_read_only() {
+            Some(Fault::ReadOnly)
+        } else if self.lacks_replicas(level) {
+            Some(Fault::TooFewReplicas)
+        } else if self.persistence.refuses_writes() {
+            Some(Fault::NotSaved)
+        } else if self.durability.refuses_writes() {
+            Some(Fault::NotLogged)
+        } else {
+            None
+        }
     }
 
     /// Follows a primary from now on, or none. Returns whether that is a change. No shard is held, and nothing of the
@@ -421,6 +437,11 @@ impl Kernel {
         }
     }
 
+    /// Number of workers that get what [`Kernel::tell_all`] tells.
+    pub fn workers_told(&self) -> usize {
+        if self.front.get().is_some() { self.workers } else { 0 }
+    }
+
     /// Number of workers.
     pub fn workers(&self) -> usize {
         self.workers
@@ -475,7 +496,7 @@ impl Kernel {
         match interrupt {
             Interrupt::Busy(busy) => running.refusal(busy.shard, threshold),
             Interrupt::Role => running.any_for(threshold),
-            Interrupt::Long | Interrupt::Gate => None,
+            Interrupt::Long | Interrupt::Gate | Interrupt::Quiet => None,
         }
     }
 

@@ -46,6 +46,7 @@
 // In reading order: replies; what a caller is and waits for; what is known of commands; the kernel; how it
 // executes; the commands.
 pub mod error;
+pub mod fault;
 pub mod reply;
 
 pub mod answer;
@@ -58,6 +59,7 @@ pub mod notifications;
 pub mod pubsub;
 pub mod replica_level;
 pub mod transaction;
+pub mod under_way;
 pub mod waiting;
 
 pub mod acl;

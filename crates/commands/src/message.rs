@@ -1,9 +1,8 @@
 //! Messages to workers.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::durability::Switched;
 use crate::persistence::SaveId;
@@ -43,37 +42,25 @@ pub enum Notice {
     Report(Arc<Reported>),
 }
 
-/// Which workers have read a notice.
+/// How many workers have not read a notice yet.
 #[derive(Debug)]
-pub struct Reported {
-    /// How many have not.
-    left: Mutex<usize>,
-    none_left: Condvar,
-}
+pub struct Reported(AtomicUsize);
 
 impl Reported {
     /// So many are going to.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self { left: Mutex::new(workers), none_left: Condvar::new() }
+        Self(AtomicUsize::new(workers))
     }
 
     /// One more has.
     pub fn one(&self) {
-        let mut left = self.left.lock();
-        *left = left.saturating_sub(1);
-        if *left == 0 {
-            self.none_left.notify_all();
-        }
+        self.0.fetch_sub(1, Release);
     }
 
-    /// Waits until all have, but no longer than so. Whether all have.
+    /// Whether all have.
     #[must_use]
-    pub fn wait(&self, at_most: Duration) -> bool {
-        let mut left = self.left.lock();
-        if *left > 0 {
-            let _ = self.none_left.wait_for(&mut left, at_most);
-        }
-        *left == 0
+    pub fn have_all(&self) -> bool {
+        self.0.load(Acquire) == 0
     }
 }

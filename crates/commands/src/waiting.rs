@@ -98,6 +98,8 @@ pub enum Obstacle {
     Shard(usize),
     /// Another thread holds the role still for long.
     Role,
+    /// What the gates let pass before is under way.
+    EarlierRequests,
 }
 
 /// A request does not run now: why, and what has it tried again from its beginning.

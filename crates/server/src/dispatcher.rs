@@ -550,8 +550,8 @@ fn earlier(a: NextTurn, b: NextTurn) -> NextTurn {
 
 /// Whether the end of an obstacle is announced to all workers.
 fn waits_for_news(obstacle: Obstacle) -> bool {
-    use Obstacle::{Guesses, Role, Shard, Values};
-    !matches!(obstacle, Values | Shard(_) | Guesses | Role)
+    use Obstacle::{EarlierRequests, Guesses, Role, Shard, Values};
+    !matches!(obstacle, Values | Shard(_) | Guesses | Role | EarlierRequests)
 }
 
 /// The timer of a session that waits is due.

@@ -59,7 +59,7 @@ mod turn;
 use tierce_commands as commands;
 use tierce_commands::pipeline::{blocking, fetch, gates, meter, plan};
 use tierce_commands::{
-    acl, answer, caller, clients, error, kernel, message, monitors, notifications, offload,
+    acl, answer, caller, clients, error, fault, kernel, message, monitors, notifications, offload,
     pipeline, process, pubsub, reply, shutdown, slowlog, stats, tracking, waiting,
 };
 use tierce_config as config;

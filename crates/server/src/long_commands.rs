@@ -191,6 +191,7 @@ fn put_off(kernel: &Kernel, seat: Seat, job: Job, retry_after: Duration) {
 fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
     let mut locks = kernel.keyspace.impatient_long_locks(SHARD_PATIENCE);
     locks.note_ready(key);
+    let _under_way = kernel.passages.enter();
     let (counters, now_ms) = (seat.counters(kernel), clock::unix_ms());
     pipeline::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
 }
@@ -217,7 +218,6 @@ fn execute(
             let execution = Execution { turn, command, args, by };
             match execution.execute(caller, &mut locks, output) {
                 Ok(Executed::Ran { level, is_unrecorded }) => {
-                    locks.release();
                     // Without a log replicas may have to have it.
                     return Ok(locks.take_logged() || is_unrecorded && level.is_some());
                 }

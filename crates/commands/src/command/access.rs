@@ -40,4 +40,10 @@ impl Access {
             brings: 0,
         }
     }
+
+    /// Whether others than the caller may see what it does, in the data or in the stream.
+    #[must_use]
+    pub fn passes_on(&self) -> bool {
+        self.writes || self.may_write || self.publishes
+    }
 }

@@ -13,7 +13,7 @@ use tierce_wire::resp::Args;
 use crate::answer::Destination;
 use crate::caller::Caller;
 use crate::clock::{self, STOPPED_MS};
-use crate::command::{Command, Scope};
+use crate::command::{Access, Command, Scope};
 use crate::error::Interrupt;
 use crate::kernel::Kernel;
 use crate::monitors;
@@ -98,6 +98,10 @@ impl<'a> Executor<'a> {
         }
     }
 
+    fn passes_gates(self) -> bool {
+        !matches!(self, Self::Primary { .. })
+    }
+
     /// True if all that it waits for comes, so that nothing interrupts what it executes.
     fn waits_for_all(self) -> bool {
         matches!(self, Self::Program | Self::Primary { .. })
@@ -149,7 +153,7 @@ pub enum Stopped<'k> {
 }
 
 impl<'k> Execution<'_, 'k> {
-    /// Takes the request through all stages. The locks keep what it has locked.
+    /// Takes the request through all stages. Nothing is locked behind it.
     ///
     /// # Errors
     /// See [`Stopped`].
@@ -159,10 +163,25 @@ impl<'k> Execution<'_, 'k> {
         locks: &mut ShardLocks<'k>,
         output: &mut Output,
     ) -> Result<Executed, Stopped<'k>> {
+        let access = caller.access_of(self.command);
+        let is_under_way = access.passes_on() && self.by.passes_gates();
+        caller.passage = is_under_way.then(|| self.turn.kernel.passages.enter());
+        let outcome = self.pass(caller, access, locks, output);
+        locks.release();
+        caller.passage = None;
+        outcome
+    }
+
+    fn pass(
+        &self,
+        caller: &mut Caller,
+        access: Access,
+        locks: &mut ShardLocks<'k>,
+        output: &mut Output,
+    ) -> Result<Executed, Stopped<'k>> {
         let Self { turn: Turn { kernel, now_ms, .. }, command, args, by } = *self;
-        let access = caller.access_of(command);
         let gates = Gates::read(kernel, caller, now_ms);
-        if !matches!(by, Executor::Primary { .. }) {
+        if by.passes_gates() {
             match gates.judge(kernel, caller, locks, command, args) {
                 Verdict::Passes => {}
                 Verdict::Refused(refused) => return Err(Stopped::Refused(refused)),

@@ -17,6 +17,7 @@ use crate::command::{Access, Command, Flags, Group, Spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::Room;
+use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pipeline::program::{access_of, stated_flags};
 use crate::pipeline::redirect;
@@ -44,47 +45,18 @@ pub enum Admission {
     Held(Deferral),
 }
 
-/// Why a request is refused that is right in itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// Snapshots cannot be written.
-    NotSaved,
-    /// The log takes no writes.
-    NotLogged,
-    /// Memory is beyond its limit, and nothing may be evicted.
-    OutOfMemory,
-    /// The user may not do that.
-    NoPermission,
-    /// The server is a replica.
-    ReadOnly,
-    /// The server is a replica that has lost its primary.
-    Stale,
-    /// The data are being loaded.
-    Loading,
-    /// There are too few replicas.
-    TooFewReplicas,
-}
-
-impl Fault {
-    /// Whether no request is served that has it, and not only those that take memory.
-    #[must_use]
-    pub fn is_for_all(&self) -> bool {
-        *self != Self::OutOfMemory
-    }
-
-    /// The same for clients that speak RESP.
-    #[cold]
-    fn error(self, kernel: &Kernel) -> CommandError {
-        match self {
-            Self::NotSaved => CommandError::CANNOT_SAVE,
-            Self::NotLogged => CommandError::not_logged(kernel.durability.write_failure()),
-            Self::OutOfMemory => CommandError::OUT_OF_MEMORY,
-            Self::NoPermission => CommandError::new("NOPERM No permissions"),
-            Self::ReadOnly => CommandError::REPLICA_IS_READ_ONLY,
-            Self::Stale => CommandError::PRIMARY_IS_DOWN,
-            Self::Loading => CommandError::LOADING,
-            Self::TooFewReplicas => CommandError::TOO_FEW_REPLICAS,
-        }
+/// What a fault is to clients that speak RESP.
+#[cold]
+pub(super) fn error_of(fault: Fault, kernel: &Kernel) -> CommandError {
+    match fault {
+        Fault::NotSaved => CommandError::CANNOT_SAVE,
+        Fault::NotLogged => CommandError::not_logged(kernel.durability.write_failure()),
+        Fault::OutOfMemory => CommandError::OUT_OF_MEMORY,
+        Fault::NoPermission => CommandError::new("NOPERM No permissions"),
+        Fault::ReadOnly => CommandError::REPLICA_IS_READ_ONLY,
+        Fault::Stale => CommandError::PRIMARY_IS_DOWN,
+        Fault::Loading => CommandError::LOADING,
+        Fault::TooFewReplicas => CommandError::TOO_FEW_REPLICAS,
     }
 }
 
@@ -370,7 +342,7 @@ impl Gates {
             Admission::Passes => Verdict::Passes,
             Admission::Held(deferral) => Verdict::Held(deferral),
             Admission::Refused(fault) => {
-                Verdict::Refused(Refused { command: Some(command), error: fault.error(kernel) })
+                Verdict::Refused(Refused { command: Some(command), error: error_of(fault, kernel) })
             }
         }
     }

@@ -16,6 +16,7 @@
 //! | within | `transaction`, `program` | EXEC and scripts run others within one guard |
 //! | wait | [`blocking`], `mode` | a command that waits for keys, and clients that get their reply later |
 //! | serve | `serve` | serves those that wait for what it has changed |
+//! | quiet | `quiet` | what waits until nothing is under way that passed the gates before it |
 //!
 //! Workers go through them in batches (`server/src/batch`). On all other threads, `executor` takes one request through
 //! them; `run` is the whole way for callers that have no worker.
@@ -38,6 +39,7 @@ pub mod meter;
 mod mode;
 pub mod plan;
 pub(crate) mod program;
+mod quiet;
 mod redirect;
 mod request;
 mod run;

@@ -313,15 +313,11 @@ impl<'k> Run<'k, '_> {
                 }
                 Ok(Executed::Ran { level, is_unrecorded }) => break (level, is_unrecorded),
                 Err(Stopped::Refused(refused)) => return Err(refused),
-                Err(Stopped::Interrupted(_)) => {
-                    locks.release();
-                    self.wait_to_retry()?;
-                }
+                Err(Stopped::Interrupted(_)) => self.wait_to_retry()?,
             }
         };
         mute(caller, output, begin);
         self.await_reply(caller, output);
-        locks.release();
         let is_logged = locks.take_logged();
         let is_sure = !is_logged || self.acknowledge(caller, output, begin);
         if is_sure
@@ -385,6 +381,7 @@ impl<'k> Run<'k, '_> {
         let Execution { turn, command, args, by } = self.execution;
         let Turn { kernel, counters, now_ms, .. } = turn;
         let mut locks = by.locks(kernel, command, caller);
+        let passage = kernel.passages.enter();
         let gates = Gates::read(kernel, caller, now_ms);
         let Access { writes, may_write, .. } = Access::of(command.spec);
         let policy = caller.sync_policy(kernel);
@@ -409,10 +406,6 @@ impl<'k> Run<'k, '_> {
         if caller.is_in_transaction() || hash.is_some_and(|hash| !locks.try_reach(hash)) {
             return false;
         }
-        // Its thread is none of those that say when they are done with what they had let in.
-        if writes && kernel.has_closed(Access::of(command.spec), caller.replica_level(kernel)) {
-            return false;
-        }
         let begin = output.mark();
         if self.execution.run(caller, &mut locks, output).is_err() {
             return false;
@@ -422,6 +415,7 @@ impl<'k> Run<'k, '_> {
             monitors::show(kernel, command, caller, args);
         }
         locks.release();
+        drop(passage);
         if locks.take_logged() {
             let _ = self.acknowledge(caller, output, begin);
         }

@@ -137,7 +137,7 @@ impl<'k> Serving<'k, '_> {
                         return;
                     }
                 }
-                Outcome::Interrupted(Interrupt::Gate | Interrupt::Role) => {
+                Outcome::Interrupted(Interrupt::Gate | Interrupt::Role | Interrupt::Quiet) => {
                     let works = keys.iter().cloned().map(Work::Serve);
                     return works
                         .for_each(|work| self.kernel.offload.put_off(work, RETRY_GATE_AFTER));

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use tierce_keyspace::planted::{self, Fault};
-use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
+use tierce_keyspace::{Busy, DbIndex, KeyHash, Policy, ShardLocks};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
@@ -19,6 +19,7 @@ use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::command::{Command, Flags, Scope, Weight};
 use crate::error::CommandError;
+use crate::fault::Standing;
 use crate::kernel::Kernel;
 use crate::monitors;
 use crate::pipeline::fetch::{self, PendingRead};
@@ -37,6 +38,18 @@ const REPORT_WEIGHT: usize = 1_000;
 /// ten.
 const COMMAND_WEIGHT: usize = 30;
 const LINE_WEIGHT: usize = 10;
+
+/// What a transaction is judged by that runs programs.
+fn standing(kernel: &Kernel, caller: &Caller) -> Standing {
+    let keyspace = &kernel.keyspace;
+    let is_short = keyspace.has_memory_limit() && keyspace.is_short_of_memory();
+    Standing {
+        fault: kernel.fault_of_writes(caller.replica_level(kernel)),
+        is_stale: kernel.role.is_stale(),
+        // EXEC has just tried to evict.
+        is_out_of_memory: is_short && keyspace.eviction().policy == Policy::Noeviction,
+    }
+}
 
 /// The reply to EXEC of a transaction that is doomed.
 const ABORTED: CommandError =
@@ -101,7 +114,10 @@ impl<'k> Context<'_, 'k> {
                 ctx.judge_again_as(queued_access(ctx.kernel, transaction))()?;
             }
             ctx.end_watch();
+            let has_programs = transaction.runs_programs();
+            ctx.caller.standing = has_programs.then(|| standing(ctx.kernel, ctx.caller));
             ctx.run_requests(transaction);
+            ctx.caller.standing = None;
             // While the keys are locked, so that messages follow the order of the changes.
             ctx.guard.locks.commit_effects();
             ctx.caller.pass_to_replicas(&ctx.kernel.feed);
@@ -188,6 +204,7 @@ impl<'k> Context<'_, 'k> {
         self.caller.hold_for_replicas();
         let mut meter = Meter::start(self.kernel, self.counters);
         let mut last = self.call.args();
+        self.caller.renew_rights(&self.kernel.acl.users);
         for (args, known) in transaction.requests().iter().zip(transaction.known()) {
             let command = match command_of(self.kernel, *known, args) {
                 Ok(command) => command,
@@ -204,6 +221,10 @@ impl<'k> Context<'_, 'k> {
             if !command.is_data_only {
                 meter.look_again();
                 self.guard.locks.look_for_event_classes();
+                // Those that it has changed itself, and not while a program runs.
+                if !command.spec.flags.contains(Flags::PROGRAM) {
+                    self.caller.renew_rights(&self.kernel.acl.users);
+                }
             }
             meter.end(timing, command, &self.caller.client, || {
                 slowlog::shorten(&self.kernel.commands, args)
@@ -240,7 +261,6 @@ impl<'k> Context<'_, 'k> {
         let confirmations = self.caller.confirmations;
         let hashed = hash.map(|hash| (args.at(command.first_key), hash));
         let (kernel, counters, proto) = (self.kernel, self.counters, self.caller.proto);
-        self.caller.renew_rights(&kernel.acl.users);
         let denied = self.caller.rights().check(command, args).err();
         let turn = self.turn().inside(command);
         let request = Request::new(self.caller, command, args, Mode::Never);
@@ -382,6 +402,7 @@ pub fn add_pending_reads_of_exec(
 /// is.
 #[cold]
 pub fn refused_in_transaction<'k>(caller: &mut Caller, refused: Refused<'k>) -> Refused<'k> {
+    caller.quiet = None;
     match refused.command {
         // It is to be made elsewhere, all of it.
         Some(command) if command.is_exec() && refused.error.kind() == "REDIRECT" => {

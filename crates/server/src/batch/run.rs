@@ -248,8 +248,11 @@ impl<'k> BatchRunner<'k, '_> {
             // A worker judges right before it runs.
             Interrupt::Gate => Some(Progress::Unconfirmed { index }),
             Interrupt::Role => {
-                let until_ms = now_ms + RETRY_ROLE_AFTER_MS;
-                let deferral = Deferral::At(Obstacle::Role, until_ms);
+                let deferral = Deferral::At(Obstacle::Role, now_ms + RETRY_ROLE_AFTER_MS);
+                Some(Progress::Held { index, deferral })
+            }
+            Interrupt::Quiet => {
+                let deferral = Deferral::At(Obstacle::EarlierRequests, now_ms + 1);
                 Some(Progress::Held { index, deferral })
             }
         }
@@ -353,9 +356,9 @@ impl<'k> BatchRunner<'k, '_> {
         let interrupt = Context::new(turn, request, locks, reply).run();
         match interrupt {
             None => {}
-            Some(Interrupt::Busy(_) | Interrupt::Gate | Interrupt::Role) => return interrupt,
             Some(Interrupt::Long) if self.held.has_writes => return Some(Interrupt::Gate),
             Some(Interrupt::Long) => self.send_away(caller, output, command, args),
+            Some(_) => return interrupt,
         }
         if caller.reply_mode != ReplyMode::On {
             // What tells of subscriptions is no reply to CLIENT REPLY. A transaction that may do so has left out the

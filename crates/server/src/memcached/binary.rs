@@ -17,8 +17,8 @@ use super::stats::Report;
 use super::text::refusal_text;
 use super::{MEMCACHED_VERSION, WRONG_TYPE};
 use crate::command::Access;
+use crate::fault::Fault;
 use crate::front_ends::{Outcome, write_value};
-use crate::gates::Fault;
 
 /// A key that says which keys a client knows to hash; the only mechanism.
 const MECHANISMS: &[u8] = b"PLAIN";

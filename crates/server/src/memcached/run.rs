@@ -12,8 +12,8 @@ use super::expiry;
 use super::prefixes::Use;
 use super::session::Session;
 use crate::clients::Client;
+use crate::fault::Fault;
 use crate::front_ends::{Outcome, Stages};
-use crate::gates::Fault;
 use crate::pipeline::Guard;
 use crate::waiting::Waits;
 

@@ -95,6 +95,7 @@ impl Shared {
         if at_ms > now_ms {
             return;
         }
+        let _under_way = kernel.passages.enter();
         let mut locks = kernel.keyspace.locks();
         let gates = Gates::read_for_all(kernel, now_ms);
         let Admission::Passes = gates.admit(kernel, &mut locks, Access::CHANGE, || false) else {

@@ -14,8 +14,8 @@ use super::{
     TOO_FEW_REPLICAS, WRONG_TYPE, expiry,
 };
 use crate::command::Access;
+use crate::fault::Fault;
 use crate::front_ends::{Outcome, write_value};
-use crate::gates::Fault;
 
 const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 

@@ -16,8 +16,8 @@ use super::{
 use crate::acl::Rights;
 use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
+use crate::fault::Fault;
 use crate::front_ends::{Equivalent, Outcome, Request, Runner, Stages, write_value};
-use crate::gates::Fault;
 use crate::pipeline::Guard;
 use crate::waiting::Waits;
 

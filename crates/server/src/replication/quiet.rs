@@ -1,17 +1,15 @@
 //! Waits until all that was written before a pause is done, and until replicas have it.
-//!
-//! A pause alone does not end what has passed the gates before it, nor does a change of the role. Workers look at the
-//! gates once for each batch, so each is sent a notice, which it reads between two batches. Threads beside the workers
-//! look at them again with their shards locked, so each shard is locked once behind that.
 
-use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use tierce_replication::link::Place;
 
-use crate::commands::message::{Notice, Reported};
 use crate::commands::replication::Replica;
 use crate::server::Server;
+
+/// How often it looks whether nothing is under way any more.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// How long one step takes at most before the caller is asked whether it gives up.
 const STEP: Duration = Duration::from_millis(50);
@@ -20,14 +18,14 @@ const STEP: Duration = Duration::from_millis(50);
 /// `gives_up`.
 #[must_use]
 pub fn await_writers(server: &Server, gives_up: impl Fn() -> bool) -> bool {
-    let reported = Arc::new(Reported::new(server.workers()));
-    server.tell_all(&Notice::Report(Arc::clone(&reported)));
-    while !reported.wait(STEP) {
+    let quiet = server.begin_quiet();
+    while !quiet.is_reached() {
         if gives_up() {
             return false;
         }
+        thread::sleep(LOOK_EVERY);
     }
-    await_shards(server, gives_up)
+    true
 }
 
 /// Waits until all shards have been unlocked once by those who hold them now. `false` if `gives_up`.

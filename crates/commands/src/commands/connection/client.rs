@@ -13,6 +13,7 @@ use crate::command::{Flags, Group};
 use crate::commands::help::{help, help_spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
+use crate::kernel::Kernel;
 use crate::message::Notice;
 use crate::pipeline::blocking;
 use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
@@ -490,8 +491,15 @@ fn pause(ctx: &mut Context<'_, '_>, [timeout]: [&[u8]; 1], options: Rest<'_>) ->
     if timeout < 0 {
         return Err(CommandError::new("ERR timeout is negative"));
     }
-    let until_ms = ctx.now_ms.saturating_add(timeout);
-    ctx.kernel.pause.begin(until_ms, mode, ctx.now_ms);
+    if !ctx.awaits_quiet() {
+        let until_ms = ctx.now_ms.saturating_add(timeout);
+        ctx.kernel.pause.begin(until_ms, mode, ctx.now_ms);
+    }
+    match ctx.kernel.pause.is_on(ctx.now_ms) {
+        // An operator reads the end of the stream behind the reply, and waits for a replica to have that.
+        true => ctx.await_quiet(Kernel::streams_all)?,
+        false => ctx.caller.quiet = None,
+    }
     ctx.reply.ok();
     Ok(())
 }

@@ -40,8 +40,14 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
         }
     };
     let is_to_follow = primary.is_some();
-    let _still = ctx.hold_role_still()?;
-    let is_changed = ctx.kernel.replicate(primary, ctx.now_ms)?;
+    let is_changed = ctx.awaits_quiet() || {
+        let _still = ctx.hold_role_still()?;
+        ctx.kernel.replicate(primary, ctx.now_ms)?
+    };
+    if is_changed && is_to_follow {
+        // No write of a client is acknowledged any more.
+        ctx.await_quiet(|_| true)?;
+    }
     if is_changed || !is_to_follow {
         ctx.reply.ok();
     } else {

@@ -107,6 +107,16 @@ impl Kernel {
         self.feed.call(Reader::Replicas);
     }
 
+    /// Whether all that was written so far is in the stream, as far as that does not wait for a bucket.
+    #[must_use]
+    pub fn streams_all(&self) -> bool {
+        let is_elsewhere = || self.role.is_replica() || self.bucket_goes_before_replicas();
+        let position = || self.feed.position();
+        !self.primary.is_active()
+            || is_elsewhere()
+            || self.primary.confirmations.offset_of(position()).is_some()
+    }
+
     /// Whether replicas get only what the bucket has. A server that takes over from the bucket lacks nothing then that
     /// they have.
     #[must_use]

@@ -20,6 +20,7 @@ use crate::command::{Access, Command, Flags};
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::pipeline::fetch;
+use crate::pipeline::gates;
 use crate::pipeline::meter::Meter;
 use crate::pubsub::Kind;
 use crate::reply::Reply;
@@ -154,7 +155,7 @@ impl<'k> ProgramHost<'_, 'k> {
             return refused(error);
         }
         let is_client = !self.terms.is_of_primary;
-        if is_client && self.kernel.role.is_stale() && !flags.contains(Flags::STALE) {
+        if is_client && self.caller.is_stale(&self.kernel.role) && !flags.contains(Flags::STALE) {
             return refused(STALE);
         }
         // Others see a message, though it changes nothing.
@@ -174,18 +175,12 @@ impl<'k> ProgramHost<'_, 'k> {
     /// Why a command with these flags must not write as things are.
     fn closed_to(&self, flags: Flags) -> Option<CommandError> {
         let kernel = self.kernel;
-        let writes = flags.contains(Flags::WRITE);
-        if writes && kernel.role.is_read_only() {
-            return Some(CommandError::REPLICA_IS_READ_ONLY);
-        }
-        if writes && kernel.lacks_replicas(self.caller.replica_level(kernel)) {
-            return Some(CommandError::TOO_FEW_REPLICAS);
-        }
-        if writes && kernel.persistence.refuses_writes() {
-            return Some(CommandError::CANNOT_SAVE);
-        }
-        if writes && kernel.durability.refuses_writes() {
-            return Some(CommandError::not_logged(kernel.durability.write_failure()));
+        let fault = || match self.caller.standing {
+            Some(standing) => standing.fault,
+            None => kernel.fault_of_writes(self.caller.replica_level(kernel)),
+        };
+        if let Some(fault) = flags.contains(Flags::WRITE).then(fault).flatten() {
+            return Some(gates::error_of(fault, kernel));
         }
         let is_short = self.terms.is_out_of_memory && !self.terms.allows_oom;
         let is_refused = flags.contains(Flags::DENYOOM) && is_short;

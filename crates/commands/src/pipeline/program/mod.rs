@@ -30,7 +30,7 @@ mod workspace;
 use std::time::Duration;
 
 use tierce_keyspace::planted::{self, Fault};
-use tierce_keyspace::{KeyHash, Origin, Policy, ShardLocks, Source};
+use tierce_keyspace::{KeyHash, Origin, ShardLocks, Source};
 use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop};
 use tierce_wire::resp::Encoder;
 
@@ -226,7 +226,7 @@ impl<'k> Context<'_, 'k> {
         if terms.is_of_primary {
             return Ok(());
         }
-        if self.kernel.role.is_stale() && !program.is(ProgramFlags::ALLOW_STALE) {
+        if self.caller.is_stale(&self.kernel.role) && !program.is(ProgramFlags::ALLOW_STALE) {
             return Err(CommandError::PRIMARY_IS_DOWN);
         }
         let writes = program.has_flags && !program.is(ProgramFlags::NO_WRITES);
@@ -234,15 +234,13 @@ impl<'k> Context<'_, 'k> {
     }
 
     /// Whether memory is beyond its limit and nothing can be evicted, as it is before a program begins. What that adds
-    /// is evicted later. In a transaction nothing can be evicted, and EXEC has just done so.
+    /// is evicted later.
     fn is_out_of_memory(&mut self) -> bool {
         let keyspace = &self.kernel.keyspace;
-        if !keyspace.has_memory_limit() || !keyspace.is_short_of_memory() {
-            return false;
-        }
-        match self.is_within() {
-            true => keyspace.eviction().policy == Policy::Noeviction,
-            false => self.kernel.make_room(self.guard.locks, 0, self.now_ms) == Room::None,
+        match self.caller.standing {
+            Some(standing) => standing.is_out_of_memory,
+            None if !keyspace.has_memory_limit() || !keyspace.is_short_of_memory() => false,
+            None => self.kernel.make_room(self.guard.locks, 0, self.now_ms) == Room::None,
         }
     }
 
@@ -324,6 +322,10 @@ impl<'k> Context<'_, 'k> {
             Some(ticket) => RunsOn::apart(self.kernel, ticket.run(), terms),
             None => RunsOn::worker(self.kernel, WORKER_TIME),
         };
+        if self.mode.comes_late() {
+            // What it does is taken back if a gate has closed when it ends, so that nobody waits for it until then.
+            self.caller.passage = None;
+        }
         let (outcome, effects) = self.run_on_machine(program, call, terms, runs_on);
         if let Some(ticket) = &ticket
             && program.history.is_long()
@@ -405,6 +407,9 @@ impl<'k> Context<'_, 'k> {
         effects: Effects,
         terms: Terms,
     ) -> Result<Ended, CommandError> {
+        if self.mode.comes_late() {
+            self.caller.passage = Some(self.kernel.passages.enter());
+        }
         let has_ended = !matches!(outcome, Outcome::Stopped(_));
         let is_seen = effects.has_written || effects.outbox.has_messages();
         if has_ended && is_seen && self.is_held_back(effects.has_written) {
