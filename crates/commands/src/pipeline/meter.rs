@@ -84,8 +84,8 @@ pub type Words = Vec<Vec<u8>>;
 pub struct Meter<'k> {
     kernel: &'k Kernel,
     counters: &'k Counters,
-    slowlog: &'k Mutex<SlowLog>,
-    latency: &'k Mutex<LatencyMonitor>,
+    /// Gets slow calls and spikes in place of the kernel.
+    aside: Option<&'k Noted>,
     /// When the run, or the command that is timed alone, began.
     since_nanos: u64,
     /// A run has begun.
@@ -102,6 +102,15 @@ pub struct Meter<'k> {
     room_before: u16,
     commands: u64,
     thresholds: Thresholds,
+}
+
+/// Slow calls and spikes of a program that may begin again.
+#[derive(Default)]
+pub struct Noted {
+    /// Slow calls.
+    pub slowlog: Mutex<SlowLog>,
+    /// Spikes.
+    pub latency: Mutex<LatencyMonitor>,
 }
 
 /// Durations from which on something is noted; `u64::MAX` for never.
@@ -140,25 +149,18 @@ pub enum Timing {
 }
 
 impl<'k> Meter<'k> {
+    /// Starts one that notes slow calls and spikes aside.
+    pub fn start_aside(kernel: &'k Kernel, counters: &'k Counters, noted: &'k Noted) -> Self {
+        Self { aside: Some(noted), ..Self::start(kernel, counters) }
+    }
+
     /// Starts the clock.
     #[inline]
     pub fn start(kernel: &'k Kernel, counters: &'k Counters) -> Self {
-        Self::noting(kernel, counters, &kernel.slowlog, &kernel.latency)
-    }
-
-    /// Starts one that notes slow calls and spikes in these.
-    #[inline]
-    pub fn noting(
-        kernel: &'k Kernel,
-        counters: &'k Counters,
-        slowlog: &'k Mutex<SlowLog>,
-        latency: &'k Mutex<LatencyMonitor>,
-    ) -> Self {
         Self {
             kernel,
             counters,
-            slowlog,
-            latency,
+            aside: None,
             since_nanos: (kernel.nanos)(),
             runs: false,
             latest: CommandId(0),
@@ -390,7 +392,8 @@ impl<'k> Meter<'k> {
         }
         if nanos >= self.thresholds.spike_nanos {
             let seconds = clock::unix_ms() / 1000;
-            self.latency.lock().record(event, seconds, nanos / 1_000_000);
+            let latency = self.aside.map_or(&self.kernel.latency, |aside| &aside.latency);
+            latency.lock().record(event, seconds, nanos / 1_000_000);
         }
     }
 
@@ -407,6 +410,7 @@ impl<'k> Meter<'k> {
             client_addr: client.addr.clone(),
             client_name: client.identity.lock().name.clone(),
         };
-        self.slowlog.lock().push(entry, self.kernel.slowlog_max_len());
+        let slowlog = self.aside.map_or(&self.kernel.slowlog, |aside| &aside.slowlog);
+        slowlog.lock().push(entry, self.kernel.slowlog_max_len());
     }
 }

@@ -4,6 +4,7 @@
 //! and costs no more than an ordinary variable; readers load and sum. Resetting keeps what was
 //! counted so far as a baseline that is taken off later, because a reader must not write.
 
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::histogram::{BUCKETS, bucket_of};
@@ -50,20 +51,16 @@ const COMMAND_STRIDE: usize = COMMAND_WORDS + BUCKETS;
 /// What one worker counted.
 pub struct Counters {
     words: Box<[AtomicU64]>,
-    /// Only of counters made by [`Counters::aside`]: a bit for each command that was counted, so that
-    /// [`Counters::move_to`] looks at few words.
-    touched: Box<[AtomicU64]>,
 }
+
+/// Something that is counted.
+#[derive(Clone, Copy)]
+pub struct Counted(usize);
 
 impl Counters {
     /// All zero, for a table with `commands` identities.
     pub fn new(commands: usize) -> Self {
-        Self { words: zeros(len_for(commands)), touched: Box::default() }
-    }
-
-    /// All zero, for a thread that moves what it has counted to its own counters later, or forgets it.
-    pub fn aside(commands: usize) -> Self {
-        Self { touched: zeros(commands.div_ceil(u64::BITS as usize)), ..Self::new(commands) }
+        Self { words: (0..len_for(commands)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// True if they are for a table with so many identities.
@@ -71,45 +68,27 @@ impl Counters {
         self.words.len() == len_for(commands)
     }
 
-    /// Adds all to `other`, and is zero then; only by the owner of both.
-    pub fn move_to(&self, other: &Self) {
-        self.drain(|at, count| other.bump(at, count));
-    }
-
-    /// Is zero again; only by the owner.
-    pub fn forget(&self) {
-        self.drain(|_, _| {});
-    }
-
-    fn drain(&self, mut take: impl FnMut(usize, u64)) {
-        let mut drain = |begin: usize, len: usize| {
-            for (at, word) in self.words.iter().enumerate().skip(begin).take(len) {
-                let count = word.load(Relaxed);
+    /// Calls `take` with what was counted of the server and of these commands, and counts from zero; only by the owner.
+    pub fn drain(
+        &self,
+        commands: impl Iterator<Item = CommandId>,
+        mut take: impl FnMut(Counted, u64),
+    ) {
+        let of_commands = commands.map(|id| (base_of(id), COMMAND_STRIDE));
+        for (begin, len) in iter::once((0, Stat::Count as usize)).chain(of_commands) {
+            for at in begin..begin + len {
+                let count = self.words[at].load(Relaxed);
                 if count > 0 {
-                    word.store(0, Relaxed);
-                    take(at, count);
+                    self.words[at].store(0, Relaxed);
+                    take(Counted(at), count);
                 }
             }
-        };
-        drain(0, Stat::Count as usize);
-        for (word, touched) in self.touched.iter().enumerate() {
-            let mut bits = touched.load(Relaxed);
-            touched.store(0, Relaxed);
-            while bits > 0 {
-                let id = word as u32 * u64::BITS + bits.trailing_zeros();
-                drain(base_of(CommandId(id as u16)), COMMAND_STRIDE);
-                bits &= bits - 1;
-            }
         }
     }
 
-    #[inline]
-    fn touch(&self, command: CommandId) -> usize {
-        let id = u32::from(command.0);
-        if let Some(touched) = self.touched.get((id / u64::BITS) as usize) {
-            touched.store(touched.load(Relaxed) | 1 << (id % u64::BITS), Relaxed);
-        }
-        base_of(command)
+    /// Adds what was counted elsewhere; only by the owner.
+    pub fn add_counted(&self, counted: Counted, by: u64) {
+        self.bump(counted.0, by);
     }
 
     #[inline]
@@ -127,7 +106,7 @@ impl Counters {
     /// Counts `calls` of a command that took `nanos` together; only by the owner.
     #[inline]
     pub fn ran(&self, command: CommandId, calls: u64, nanos: u64) {
-        let base = self.touch(command);
+        let base = base_of(command);
         self.bump(base, calls);
         self.bump(base + 1, nanos);
         // Most runs are of one call, and dividing takes as long as all the rest here.
@@ -137,17 +116,13 @@ impl Counters {
 
     /// Counts a call that was refused before it ran; only by the owner.
     pub fn refused(&self, command: CommandId) {
-        self.bump(self.touch(command) + 2, 1);
+        self.bump(base_of(command) + 2, 1);
     }
 
     /// Counts a call that ended in an error; only by the owner.
     pub fn failed(&self, command: CommandId) {
-        self.bump(self.touch(command) + 3, 1);
+        self.bump(base_of(command) + 3, 1);
     }
-}
-
-fn zeros(len: usize) -> Box<[AtomicU64]> {
-    (0..len).map(|_| AtomicU64::new(0)).collect()
 }
 
 fn len_for(commands: usize) -> usize {
@@ -222,30 +197,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_aside_are_moved_or_forgotten() {
-        let (aside, own) = (Counters::aside(130), Counters::new(130));
-        let count = |calls| {
-            for id in [0, 63, 64, 129] {
-                aside.ran(CommandId(id), calls, 1000);
-                aside.failed(CommandId(id));
-            }
-            aside.refused(CommandId(100));
-            aside.add(Stat::Errors, 1);
-        };
-        count(2);
-        aside.forget();
-        count(3);
-        aside.move_to(&own);
-        assert!(aside.words.iter().all(|word| word.load(Relaxed) == 0));
+    fn what_is_drained_is_counted_from_zero() {
+        let (aside, own) = (Counters::new(130), Counters::new(130));
+        aside.ran(CommandId(129), 3, 1000);
+        aside.failed(CommandId(129));
+        aside.refused(CommandId(100));
+        aside.add(Stat::Errors, 1);
+        let ids = || [CommandId(129), CommandId(100)].into_iter();
+        aside.drain(ids(), |counted, by| own.add_counted(counted, by));
+        aside.drain(ids(), |_, _| unreachable!("it is drained"));
         let totals = Totals::sum([&own], None);
         let figures = |id| {
             let totals = totals.command(CommandId(id));
             (totals.calls, totals.refused, totals.failed, totals.histogram.iter().sum::<u64>())
         };
-        for id in [0, 63, 64, 129] {
-            assert_eq!(figures(id), (3, 0, 1, 3), "{id}");
-        }
-        assert_eq!((figures(100), totals.get(Stat::Errors)), ((0, 1, 0, 0), 1));
+        assert_eq!((figures(129), figures(100)), ((3, 0, 1, 3), (0, 1, 0, 0)));
+        assert_eq!(totals.get(Stat::Errors), 1);
     }
 
     #[test]

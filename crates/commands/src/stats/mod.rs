@@ -7,7 +7,7 @@ mod http;
 mod rate;
 mod spare;
 
-pub use self::counters::{Counters, Stat, Totals};
+pub use self::counters::{Counted, Counters, Stat, Totals};
 pub use self::errors::ErrorCounts;
 pub use self::histogram::{percentile, upper_bound_nanos};
 pub use self::http::HttpFigures;

@@ -5,21 +5,18 @@
 use std::cell::Cell;
 use std::ops::Deref;
 
-use parking_lot::Mutex;
-
 use crate::acl::AclLog;
+use crate::command::CommandId;
 use crate::kernel::Kernel;
-use crate::latency::LatencyMonitor;
-use crate::slowlog::SlowLog;
-use crate::stats::{Counters, ErrorCounts};
+use crate::pipeline::meter::Noted;
+use crate::stats::{Counted, Counters, ErrorCounts};
 
 /// See the module. Dropped unbooked, it is forgotten.
 pub(super) struct Account {
     pub(super) counters: Aside,
     pub(super) errors: ErrorCounts,
     pub(super) denials: AclLog,
-    pub(super) slowlog: Mutex<SlowLog>,
-    pub(super) latency: Mutex<LatencyMonitor>,
+    pub(super) noted: Noted,
 }
 
 impl Account {
@@ -29,17 +26,16 @@ impl Account {
             counters: Aside::take(kernel.commands.id_count()),
             errors: ErrorCounts::default(),
             denials: AclLog::default(),
-            slowlog: Mutex::default(),
-            latency: Mutex::default(),
+            noted: Noted::default(),
         }
     }
 
     /// Adds all of it to the accounts of the server, and to the counters of this thread.
     pub(super) fn book(&self, kernel: &Kernel, counters: &Counters) {
-        self.counters.move_to(counters);
+        self.counters.drain(|counted, by| counters.add_counted(counted, by));
         kernel.errors.add_all(&self.errors);
         kernel.acl.log.add_all(&self.denials, kernel.config.live().acllog_max_len() as usize);
-        let (slow, spikes) = (self.slowlog.lock(), self.latency.lock());
+        let (slow, spikes) = (self.noted.slowlog.lock(), self.noted.latency.lock());
         if !slow.is_empty() {
             kernel.slowlog.lock().add_all(&slow, kernel.slowlog_max_len());
         }
@@ -50,16 +46,49 @@ impl Account {
 }
 
 /// Counters of this thread that are zero between two runs.
-pub(super) struct Aside(Option<Box<Counters>>);
+pub(super) struct Aside(Option<Box<Spare>>);
+
+struct Spare {
+    counters: Counters,
+    /// A bit for each command that may have been counted, so that few are looked at.
+    noted: Box<[Cell<u64>]>,
+}
 
 thread_local! {
-    static SPARE: Cell<Option<Box<Counters>>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Box<Spare>>> = const { Cell::new(None) };
 }
 
 impl Aside {
     fn take(commands: usize) -> Self {
-        let spare = SPARE.take().filter(|spare| spare.has_room_for(commands));
-        Self(Some(spare.unwrap_or_else(|| Box::new(Counters::aside(commands)))))
+        let spare = SPARE.take().filter(|spare| spare.counters.has_room_for(commands));
+        let new = || {
+            let noted = (0..commands.div_ceil(u64::BITS as usize)).map(|_| Cell::new(0)).collect();
+            Box::new(Spare { counters: Counters::new(commands), noted })
+        };
+        Self(Some(spare.unwrap_or_else(new)))
+    }
+
+    fn spare(&self) -> &Spare {
+        self.0.as_ref().expect("until it is dropped")
+    }
+
+    /// To be called before anything is counted of a command.
+    pub(super) fn note(&self, command: CommandId) {
+        let id = u32::from(command.0);
+        let word = &self.spare().noted[(id / u64::BITS) as usize];
+        word.set(word.get() | 1 << (id % u64::BITS));
+    }
+
+    fn drain(&self, take: impl FnMut(Counted, u64)) {
+        let Spare { counters, noted } = self.spare();
+        let commands = noted.iter().enumerate().flat_map(|(at, word)| {
+            let bits = word.take();
+            let is_set = move |bit: &u32| bits & 1 << *bit != 0;
+            (0..u64::BITS)
+                .filter(is_set)
+                .map(move |bit| CommandId((at as u32 * u64::BITS + bit) as u16))
+        });
+        counters.drain(commands, take);
     }
 }
 
@@ -67,13 +96,13 @@ impl Deref for Aside {
     type Target = Counters;
 
     fn deref(&self) -> &Counters {
-        self.0.as_ref().expect("until it is dropped")
+        &self.spare().counters
     }
 }
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        self.forget();
+        self.drain(|_, _| {});
         SPARE.set(self.0.take());
     }
 }

@@ -119,8 +119,7 @@ pub(super) struct Progress<'h> {
 
 impl<'h> Progress<'h> {
     pub(super) fn start(kernel: &'h Kernel, account: &'h Account) -> Self {
-        let Account { counters, slowlog, latency, .. } = account;
-        let meter = Meter::noting(kernel, counters, slowlog, latency);
+        let meter = Meter::start_aside(kernel, &account.counters, &account.noted);
         let errors = ErrorCounts::default();
         Self { meter, calls_left: CALLS_PER_LOOK, has_written: false, errors }
     }
@@ -199,6 +198,7 @@ impl<'k> ProgramHost<'_, 'k> {
                 return Ok(());
             }
         };
+        self.account.counters.note(command.id);
         let (meter, client) = (&mut self.progress.meter, &self.caller.client);
         let last = &self.buffers.last_words;
         let timing = meter
@@ -330,6 +330,9 @@ impl<'k> ProgramHost<'_, 'k> {
 
     fn refuse(&mut self, refused: &Refused<'_>, proto: Proto) {
         let Account { counters, errors, .. } = self.account;
+        if let Some(command) = refused.command {
+            counters.note(command.id);
+        }
         let mut reply = Reply::new(&mut self.buffers.reply, proto);
         refuse_counting(errors, counters, &mut reply, refused);
     }
