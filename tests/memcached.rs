@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
+use rustix::process::Signal;
 use tierce_harness::{Both, Launch, TempDir, free_port, wait_until};
 
 use crate::launch;
@@ -463,6 +464,21 @@ fn a_flush_can_wait() {
     );
     let mut redis = both.server.connect();
     wait_until("everything is flushed", || redis.ask("DBSIZE").int() == 0);
+}
+
+/// The thread that flushes is the one that hears of the end of the server.
+#[test]
+fn a_flush_that_waits_for_a_script_keeps_nothing_waiting() {
+    let mut both = start();
+    both.check(b"flush_all 1\r\n", b"OK\r\n");
+    let (mut runner, mut c) = (both.server.connect(), both.server.connect());
+    runner.request(&["EVAL", "redis.call('set', KEYS[1], 1) while true do end", "1", "held"]);
+    let mut seconds = || c.ask("TIME").items()[0].text().parse::<u64>().expect("seconds");
+    let begun = seconds();
+    wait_until("the flush was tried", || seconds() > begun + 2);
+    both.server.connect().check("CLIENT PAUSE 100000 WRITE", "+OK");
+    both.server.signal(Signal::TERM);
+    assert!(both.server.wait_for_end().success());
 }
 
 #[test]

@@ -493,18 +493,19 @@ fn a_transaction_goes_on_as_it_was_judged_whatever_changes_while_its_script_runs
     ] {
         let server = launch().with("threads", "2").with("busy-reply-threshold", "20").start();
         let (mut c, mut runner) = (server.connect(), server.connect());
-        c.check("ACL SETUSER writer on nopass ~* +@all", "+OK");
+        c.check("ACL SETUSER writer on nopass ~* &* +@all", "+OK");
         runner.check("AUTH writer x", "+OK");
         runner.check("MULTI", "+OK");
         runner.check("SET a 1", "+QUEUED");
         runner.call(&["EVAL", &waits_for(section, shown), "1", "b"]);
+        runner.check("PUBLISH channel message", "+QUEUED");
         runner.check("SET c 1", "+QUEUED");
         runner.request(&["EXEC"]);
         wait_for_busy(&mut c, "b");
         c.send(encode(&change.split(' ').collect::<Vec<_>>()));
         let mut other = server.connect();
         other.check("CONFIG SET maxclients 9000", "+OK");
-        runner.expect("[+OK, +OK, +OK]");
+        runner.expect("[+OK, +OK, :0, +OK]");
         c.expect("+OK");
         let written = runner.ask("SET a 2").to_string();
         assert!(written.starts_with('-'), "{change}: {written}");
@@ -542,4 +543,31 @@ fn the_reply_to_a_pause_waits_for_a_transaction_with_a_script_unless_the_pause_i
     c.expect("+OK");
     runner.expect("[:1, +OK]");
     other.check("MGET a b", "[\"1\", \"2\"]");
+}
+
+/// As in Redis.
+#[test]
+fn a_transaction_may_change_what_its_scripts_are_judged_by() {
+    let server = server();
+    let mut c = server.connect();
+    let set = "EVAL 'return redis.call(\"set\", KEYS[1], ARGV[1])' 1 k";
+    let read_only = "-READONLY You can't write against a read only replica.";
+    for (before, change, reply) in [
+        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", "+OK"),
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "+OK"),
+        ("PING", "REPLICAOF 127.0.0.1 1", read_only),
+    ] {
+        c.ask(before);
+        for line in ["MULTI", change, set, "EXEC"].map(|line| line.replace("ARGV[1]", "1")) {
+            let replies = c.ask(&line);
+            if line == "EXEC" {
+                let replies: Vec<String> =
+                    replies.items().iter().map(ToString::to_string).collect();
+                assert!(
+                    replies[0] == "+OK" && replies[1].starts_with(reply),
+                    "{change}: {replies:?}"
+                );
+            }
+        }
+    }
 }

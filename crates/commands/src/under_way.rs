@@ -53,6 +53,8 @@ pub struct Quiet {
     passages: Passages,
     /// The passages with numbers below this had begun.
     next: u64,
+    /// The position of the feed when it was reached.
+    pub(crate) position: Option<u64>,
 }
 
 impl Quiet {
@@ -60,7 +62,7 @@ impl Quiet {
     #[must_use]
     pub fn new(workers: Arc<Reported>, passages: &Passages) -> Self {
         let next = passages.0.lock().next;
-        Self { workers, passages: passages.clone(), next }
+        Self { workers, passages: passages.clone(), next, position: None }
     }
 
     /// Whether nothing is under way any more.

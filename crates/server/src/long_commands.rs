@@ -189,9 +189,10 @@ fn put_off(kernel: &Kernel, seat: Seat, job: Job, retry_after: Duration) {
 
 /// Serves the clients that wait for a key, or puts that off while others hold a shard for long.
 fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
+    // It ends behind the locks, which publish what is pending.
+    let _under_way = kernel.passages.enter();
     let mut locks = kernel.keyspace.impatient_long_locks(SHARD_PATIENCE);
     locks.note_ready(key);
-    let _under_way = kernel.passages.enter();
     let (counters, now_ms) = (seat.counters(kernel), clock::unix_ms());
     pipeline::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
 }

@@ -25,18 +25,23 @@ impl Context<'_, '_> {
         self.caller.quiet.is_some()
     }
 
-    /// Has the command executed again until nothing is under way of what the gates let pass before it, and `is_also`
-    /// so. Not within a transaction, whose shards those may wait for, nor for a program that embeds the kernel.
+    /// Has the command executed again until nothing is under way of what the gates let pass before it, and all of that is
+    /// in the stream to replicas if this `has_stream`. Not within a transaction, whose shards those may wait for, nor for a program that embeds the kernel.
     ///
     /// # Errors
     /// An interrupt, until then.
-    pub(crate) fn await_quiet(&mut self, is_also: impl FnOnce(&Kernel) -> bool) -> Done {
+    pub(crate) fn await_quiet(&mut self, has_stream: bool) -> Done {
         if matches!(self.mode, Mode::Never) {
             return Ok(());
         }
         let kernel = self.kernel;
         let quiet = self.caller.quiet.get_or_insert_with(|| Box::new(kernel.begin_quiet()));
-        if !quiet.is_reached() || !is_also(kernel) {
+        if !quiet.is_reached() {
+            return Err(Interrupt::Quiet.into());
+        }
+        // Keys go on expiring: their end is not waited for.
+        let position = *quiet.position.get_or_insert_with(|| kernel.feed.position());
+        if has_stream && !kernel.streams_up_to(position) {
             return Err(Interrupt::Quiet.into());
         }
         self.caller.quiet = None;

@@ -42,6 +42,10 @@ const GAVE_UP: CommandError = CommandError::new(
     "TRYAGAIN the command was held back for too long: by CLIENT PAUSE, for memory, or by a slow disk",
 );
 
+const HAS_BEGUN: CommandError = CommandError::new(
+    "TRYAGAIN this counts from now on, but writes are still under way that began before",
+);
+
 const LOG_IS_LATE: CommandError = CommandError::new(
     "TRYAGAIN the log is still being switched; INFO persistence tells when it is",
 );
@@ -313,7 +317,7 @@ impl<'k> Run<'k, '_> {
                 }
                 Ok(Executed::Ran { level, is_unrecorded }) => break (level, is_unrecorded),
                 Err(Stopped::Refused(refused)) => return Err(refused),
-                Err(Stopped::Interrupted(_)) => self.wait_to_retry()?,
+                Err(Stopped::Interrupted(_)) => self.wait_to_retry(caller.quiet.is_some())?,
             }
         };
         mute(caller, output, begin);
@@ -344,12 +348,13 @@ impl<'k> Run<'k, '_> {
 
     /// Something holds the call back. It waits a little, unless it gives up or gives way. Deadlines count from when it
     /// runs, not from when it came.
-    fn wait_to_retry(&mut self) -> Result<(), Refused<'k>> {
+    fn wait_to_retry(&mut self, begun: bool) -> Result<(), Refused<'k>> {
         if let Some(terms) = self.terms {
             terms.gave_way.set((terms.gives_way)());
         }
         if self.has_given_way() || self.gives_up() {
-            return Err(Refused { command: Some(self.execution.command), error: GAVE_UP });
+            let error = if begun { HAS_BEGUN } else { GAVE_UP };
+            return Err(Refused { command: Some(self.execution.command), error });
         }
         interleaving::sleep(RETRY_AFTER);
         let now_ms = &mut self.execution.turn.now_ms;
@@ -380,8 +385,8 @@ impl<'k> Run<'k, '_> {
     fn run_at_once(&self, caller: &mut Caller, output: &mut Output) -> bool {
         let Execution { turn, command, args, by } = self.execution;
         let Turn { kernel, counters, now_ms, .. } = turn;
-        let mut locks = by.locks(kernel, command, caller);
         let passage = kernel.passages.enter();
+        let mut locks = by.locks(kernel, command, caller);
         let gates = Gates::read(kernel, caller, now_ms);
         let Access { writes, may_write, .. } = Access::of(command.spec);
         let policy = caller.sync_policy(kernel);

@@ -5,6 +5,7 @@
 //! are serializable. No request can block in a transaction: blocking commands reply as after a timeout.
 
 use std::borrow::Cow;
+use std::mem;
 
 use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{Busy, DbIndex, KeyHash, Policy, ShardLocks};
@@ -39,12 +40,13 @@ const REPORT_WEIGHT: usize = 1_000;
 const COMMAND_WEIGHT: usize = 30;
 const LINE_WEIGHT: usize = 10;
 
-/// What a transaction is judged by that runs programs.
-fn standing(kernel: &Kernel, caller: &Caller) -> Standing {
+/// What a transaction is judged by that runs programs. One that `writes` anyway has been let pass.
+fn standing(kernel: &Kernel, caller: &Caller, writes: bool) -> Standing {
     let keyspace = &kernel.keyspace;
     let is_short = keyspace.has_memory_limit() && keyspace.is_short_of_memory();
+    let fault = || kernel.fault_of_writes(caller.replica_level(kernel));
     Standing {
-        fault: kernel.fault_of_writes(caller.replica_level(kernel)),
+        fault: if writes { None } else { fault() },
         is_stale: kernel.role.is_stale(),
         // EXEC has just tried to evict.
         is_out_of_memory: is_short && keyspace.eviction().policy == Policy::Noeviction,
@@ -114,8 +116,10 @@ impl<'k> Context<'_, 'k> {
                 ctx.judge_again_as(queued_access(ctx.kernel, transaction))()?;
             }
             ctx.end_watch();
-            let has_programs = transaction.runs_programs();
-            ctx.caller.standing = has_programs.then(|| standing(ctx.kernel, ctx.caller));
+            if transaction.runs_programs() {
+                let writes = queued_access(ctx.kernel, transaction).writes;
+                ctx.caller.standing = Some(standing(ctx.kernel, ctx.caller, writes));
+            }
             ctx.run_requests(transaction);
             ctx.caller.standing = None;
             // While the keys are locked, so that messages follow the order of the changes.
@@ -205,6 +209,7 @@ impl<'k> Context<'_, 'k> {
         let mut meter = Meter::start(self.kernel, self.counters);
         let mut last = self.call.args();
         self.caller.renew_rights(&self.kernel.acl.users);
+        let mut is_administered = false;
         for (args, known) in transaction.requests().iter().zip(transaction.known()) {
             let command = match command_of(self.kernel, *known, args) {
                 Ok(command) => command,
@@ -217,14 +222,13 @@ impl<'k> Context<'_, 'k> {
             let timing = meter.begin(command, &self.caller.client, || {
                 slowlog::shorten(&self.kernel.commands, last)
             });
+            if mem::replace(&mut is_administered, command.spec.flags.contains(Flags::ADMIN)) {
+                self.look_behind_administration();
+            }
             len += self.run_request(command, args, known.hash);
             if !command.is_data_only {
                 meter.look_again();
                 self.guard.locks.look_for_event_classes();
-                // Those that it has changed itself, and not while a program runs.
-                if !command.spec.flags.contains(Flags::PROGRAM) {
-                    self.caller.renew_rights(&self.kernel.acl.users);
-                }
             }
             meter.end(timing, command, &self.caller.client, || {
                 slowlog::shorten(&self.kernel.commands, args)
@@ -242,6 +246,16 @@ impl<'k> Context<'_, 'k> {
             self.reply.truncate(begin);
             self.reply.array(len);
             self.reply.parts().0.append(elements);
+        }
+    }
+
+    /// The request before may have changed the rights of the caller, the role, or what writes need.
+    #[cold]
+    fn look_behind_administration(&mut self) {
+        self.caller.renew_rights(&self.kernel.acl.users);
+        if let Some(Standing { is_out_of_memory, .. }) = self.caller.standing {
+            let now = standing(self.kernel, self.caller, false);
+            self.caller.standing = Some(Standing { is_out_of_memory, ..now });
         }
     }
 

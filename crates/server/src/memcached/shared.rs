@@ -13,6 +13,7 @@ use crate::commands::replica_level::ReplicaLevel;
 use crate::front_ends::Stages;
 use crate::gates::{Admission, Gates};
 use crate::kernel::Kernel;
+use crate::pipeline::SHARD_PATIENCE;
 
 /// No flush is to come.
 const NEVER: i64 = i64::MAX;
@@ -95,15 +96,17 @@ impl Shared {
         if at_ms > now_ms {
             return;
         }
-        let _under_way = kernel.passages.enter();
-        let mut locks = kernel.keyspace.locks();
+        // It ends behind the locks, whose change it is for.
+        let _under_way;
+        let mut locks = kernel.keyspace.impatient_long_locks(SHARD_PATIENCE);
         let gates = Gates::read_for_all(kernel, now_ms);
         let Admission::Passes = gates.admit(kernel, &mut locks, Access::CHANGE, || false) else {
             return;
         };
-        let mut all = locks.lock_all();
-        // What has closed meanwhile, as for a failover, finds out with the shards that nothing more changes. Nor is it
-        // time if a client has just asked for another one.
+        let Ok(mut all) = locks.try_lock_all() else { return };
+        _under_way = kernel.passages.enter();
+        // What has closed meanwhile, as for a failover, finds out that nothing is under way. Nor is it time if a client
+        // has just asked for another one.
         if !kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))
             && self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok()
         {

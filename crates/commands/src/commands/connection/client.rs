@@ -13,7 +13,6 @@ use crate::command::{Flags, Group};
 use crate::commands::help::{help, help_spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
-use crate::kernel::Kernel;
 use crate::message::Notice;
 use crate::pipeline::blocking;
 use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
@@ -497,7 +496,7 @@ fn pause(ctx: &mut Context<'_, '_>, [timeout]: [&[u8]; 1], options: Rest<'_>) ->
     }
     match ctx.kernel.pause.is_on(ctx.now_ms) {
         // An operator reads the end of the stream behind the reply, and waits for a replica to have that.
-        true => ctx.await_quiet(Kernel::streams_all)?,
+        true => ctx.await_quiet(true)?,
         false => ctx.caller.quiet = None,
     }
     ctx.reply.ok();

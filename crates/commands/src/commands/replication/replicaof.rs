@@ -46,7 +46,7 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
     };
     if is_changed && is_to_follow {
         // No write of a client is acknowledged any more.
-        ctx.await_quiet(|_| true)?;
+        ctx.await_quiet(false)?;
     }
     if is_changed || !is_to_follow {
         ctx.reply.ok();

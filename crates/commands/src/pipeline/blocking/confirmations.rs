@@ -107,14 +107,15 @@ impl Kernel {
         self.feed.call(Reader::Replicas);
     }
 
-    /// Whether all that was written so far is in the stream, as far as that does not wait for a bucket.
+    /// Whether the stream has all that was written up to a position of the feed, or does not get it for now: what a
+    /// bucket lacks, or a log that has failed.
     #[must_use]
-    pub fn streams_all(&self) -> bool {
-        let is_elsewhere = || self.role.is_replica() || self.bucket_goes_before_replicas();
-        let position = || self.feed.position();
+    pub(crate) fn streams_up_to(&self, position: u64) -> bool {
         !self.primary.is_active()
-            || is_elsewhere()
-            || self.primary.confirmations.offset_of(position()).is_some()
+            || self.role.is_replica()
+            || self.bucket_goes_before_replicas()
+            || self.durability.log_has_failed()
+            || self.primary.confirmations.offset_of(position).is_some()
     }
 
     /// Whether replicas get only what the bucket has. A server that takes over from the bucket lacks nothing then that
