@@ -143,6 +143,9 @@ pub(crate) async fn remove_pins(pins: &mut Vec<(Store, Pin)>) -> Result<()> {
         }
         Ok(())
     };
-    let removed = timeout(REMOVE_MAX, remove_all).await;
-    removed.unwrap_or_else(|_| Err(Error::Invalid("the store does not answer".into())))
+    if let Ok(removed) = timeout(REMOVE_MAX, remove_all).await {
+        return removed;
+    }
+    let object = pins.last().map(|(_, pin)| pin.name.clone()).unwrap_or_default();
+    Err(Error::Timeout { operation: "delete", object, seconds: REMOVE_MAX.as_secs() })
 }
