@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
+use std::time::Duration;
 
 use tierce_harness::{
     Connection, Launch, Reply, Server, TempDir, encode, free_port, takes_up_to_seconds, wait_until,
@@ -320,6 +321,28 @@ fn keys_alone_that_are_too_many_are_refused() {
     let ok = Reply::Simple(b"OK".to_vec());
     assert!((0..20_000).any(|key| c.ask(&format!("SET short:{key} 1")) != ok));
     c.check("GET short:1", "\"1\"");
+}
+
+/// Little is free, and nothing that is in memory can go.
+#[test]
+fn a_server_full_of_keys_sleeps() {
+    let dir = TempDir::new();
+    let server = spilling(dir.path()).with("appendonly", "no").start();
+    let mut c = server.connect();
+    let set = |n: usize| encode(&["SET", &format!("key:{n:0100}"), "1"]);
+    let ended = (0..).find(|n| {
+        c.send(set(*n));
+        c.reply().to_string().starts_with("-OOM")
+    });
+    let ended = ended.expect("memory ends");
+    for n in ended - ended / 200..ended {
+        c.call(&["DEL", &format!("key:{n:0100}")]);
+    }
+    c.check("SET short 1", "+OK");
+    let before = server.cpu_ticks();
+    assert!(c.is_silent_for(Duration::from_secs(1)));
+    let used = server.cpu_ticks() - before;
+    assert!(used <= 20, "{used} of 100 ticks in a second of doing nothing");
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl Error {
     /// Wraps an operating system failure; what may pass by itself gets its own kind: a full device
     /// or quota, and a lack of descriptors.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        if is_full(&source) {
             return Error::NoSpace { path: path.to_owned() };
         }
         if lacks_descriptor(&source) {
@@ -203,10 +203,39 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         self.is_no_space() || matches!(self, Error::TooManyOpenFiles { .. })
     }
+
+    /// The same, also where it came to light in a sync, so that the store is latched: another store may be begun.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Error::Io { source, .. } => is_full(source) || lacks_descriptor(source),
+            _ => self.is_transient(),
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether a call failed because the process (EMFILE) or the system (ENFILE) has too many files
 /// open. The standard library has no stable kind for it.
 pub(crate) fn lacks_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_or_space_may_pass_wherever_it_came_to_light() {
+        for (code, may_pass) in [(libc::EMFILE, true), (libc::ENOSPC, true), (libc::EIO, false)] {
+            let source = || io::Error::from_raw_os_error(code);
+            let path = Path::new("/d");
+            assert_eq!(Error::io("open", path, source()).is_transient(), may_pass);
+            // The directory was to be opened for its sync.
+            let of_sync = Error::failed("sync", path, source());
+            assert_eq!((of_sync.is_transient(), of_sync.may_pass()), (false, may_pass));
+        }
+    }
 }

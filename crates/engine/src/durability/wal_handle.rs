@@ -336,7 +336,8 @@ impl WalHandle {
             }
             write_error.get_or_insert_with(|| WriteError {
                 cause: error.to_string(),
-                heals: heals(error),
+                // Nothing of the log before is needed for a new one.
+                heals: error.may_pass(),
                 durable: log.durable(),
             });
             self.has_write_error.store(true, Ordering::Release);
@@ -345,16 +346,6 @@ impl WalHandle {
             log.is_latched.store(true, Ordering::Release);
         }
         self.compaction.ask(|_| {});
-    }
-}
-
-/// Whether the cause may pass by itself: a full disk, or no file descriptor to be had. Also where that came
-/// to light in a sync: nothing of the log before is needed for a new one.
-fn heals(error: &Error) -> bool {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    match error {
-        Error::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
-        _ => error.is_transient(),
     }
 }
 

@@ -50,6 +50,9 @@ const IDLE_CHECK_EVERY: Duration = Duration::from_millis(200);
 /// Between two looks at the segments.
 const CLEAN_EVERY: Duration = Duration::from_millis(500);
 
+/// When nothing that is in memory can go.
+const PAUSE_IN_VAIN: Duration = Duration::from_millis(100);
+
 /// After a failure of the disk.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -164,8 +167,12 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
         let is_short = work.keyspace.is_short_of_memory();
         let is_stuck = found == 0 && spilled == 0 && is_short;
         work.demand.is_stuck.store(is_stuck, Relaxed);
-        if found == 0 || work.keyspace.told_memory() <= target {
-            return if is_stuck { PAUSE_AFTER_FAILURE } else { CHECK_EVERY };
+        if work.keyspace.told_memory() <= target {
+            return CHECK_EVERY;
+        }
+        // To look for what may go costs much. Who needs room calls.
+        if found == 0 {
+            return PAUSE_IN_VAIN;
         }
         // Under a load that never ends this loop would not.
         if work.demand.calls.lock().ends || begun.elapsed() >= ROUND {
