@@ -23,6 +23,7 @@ use crate::pipeline::program::{access_of, stated_flags};
 use crate::pipeline::redirect;
 use crate::pipeline::{self, Refused};
 use crate::replica_level::ReplicaLevel;
+use crate::replication::role::{LACKS_REPLICAS, READ_ONLY, STALE};
 use crate::waiting::{Deferral, Obstacle};
 
 /// What the gates say of a request.
@@ -77,71 +78,54 @@ pub struct Gates {
     open_to_queue: bool,
 }
 
-/// Why requests may not pass.
-#[derive(Default)]
-struct Closed {
-    /// The log takes no writes.
-    refuses_writes: bool,
-    /// A sync takes so long that writes wait.
-    is_late: bool,
-    /// Writes are refused because snapshots cannot be written.
-    cannot_save: bool,
-    /// The server is a replica.
-    is_read_only: bool,
-    /// It is one that has lost its primary, and does not show old data.
-    is_stale: bool,
-    /// The data are being loaded.
-    is_loading: bool,
-    /// It has too few replicas itself.
-    lacks_replicas: bool,
-    /// Clients are paused, or some of them.
-    paused: bool,
-    /// Memory is limited.
-    limited: bool,
-    /// Changes are published, or told to clients that track keys, faster than these get them.
-    is_congested: bool,
-}
+/// Why requests may not pass unseen: a bit for each cause, those of the role as it has them.
+#[derive(Clone, Copy, Default)]
+struct Closed(u16);
 
-// Both functions look at the pause first and at the role behind it: a failover pauses clients before it changes the role.
+/// The log takes no writes.
+const REFUSES_WRITES: u16 = 1 << 8;
+/// A sync takes so long that writes wait.
+const IS_LATE: u16 = 1 << 9;
+/// Writes are refused because snapshots cannot be written.
+const CANNOT_SAVE: u16 = 1 << 10;
+/// The data are being loaded.
+const IS_LOADING: u16 = 1 << 11;
+/// Clients are paused, or some of them.
+const PAUSED: u16 = 1 << 12;
+/// Memory is limited.
+const LIMITED: u16 = 1 << 13;
+/// Changes are published, or told to clients that track keys, faster than these get them.
+const IS_CONGESTED: u16 = 1 << 14;
+
 impl Closed {
-    fn of(kernel: &Kernel, policy: SyncPolicy, now_ms: i64) -> Self {
-        Self {
-            paused: kernel.pause.is_on(now_ms),
-            refuses_writes: kernel.durability.refuses_writes(),
-            is_late: kernel.durability.holds_back(|| policy),
-            cannot_save: kernel.persistence.refuses_writes(),
-            is_read_only: kernel.role.is_read_only(),
-            is_stale: kernel.role.is_stale(),
-            is_loading: kernel.loading.is_on(),
-            lacks_replicas: kernel.role.lacks_replicas(),
-            limited: kernel.keyspace.has_memory_limit(),
-            is_congested: is_congested(kernel),
-        }
+    /// Calls `see` with each cause, and whether it is there. The pause comes first and the role behind it: a failover
+    /// pauses clients before it changes the role.
+    #[inline(always)]
+    fn each(
+        kernel: &Kernel,
+        policy: impl Fn() -> SyncPolicy,
+        now_ms: i64,
+        mut see: impl FnMut(bool, u16),
+    ) {
+        see(kernel.pause.is_on(now_ms), PAUSED);
+        see(kernel.durability.refuses_writes(), REFUSES_WRITES);
+        see(kernel.durability.holds_back(policy), IS_LATE);
+        see(kernel.persistence.refuses_writes(), CANNOT_SAVE);
+        let role = u16::from(kernel.role.closes_to_some());
+        see(role != 0, role);
+        see(kernel.loading.is_on(), IS_LOADING);
+        see(kernel.keyspace.has_memory_limit(), LIMITED);
+        see(is_congested(kernel), IS_CONGESTED);
+    }
+
+    fn has(self, any: u16) -> bool {
+        self.0 & any != 0
     }
 
     /// True if a program may be refused or held back for the flags that it states.
-    fn to_some_programs(&self, kernel: &Kernel) -> bool {
-        self.paused
-            || self.is_read_only
-            || self.lacks_replicas
-            || self.cannot_save
-            || self.refuses_writes
-            || self.is_late
-            || self.is_congested
-            || self.limited && kernel.keyspace.is_short_of_memory()
-    }
-
-    /// `true` if any of these is so: asked for each batch, so that nothing is stored that is not needed.
-    #[inline(always)]
-    fn any(kernel: &Kernel, policy: impl Fn() -> SyncPolicy, now_ms: i64) -> bool {
-        kernel.pause.is_on(now_ms)
-            | kernel.durability.refuses_writes()
-            | kernel.durability.holds_back(policy)
-            | kernel.persistence.refuses_writes()
-            | kernel.role.is_closed_to_some()
-            | kernel.loading.is_on()
-            | kernel.keyspace.has_memory_limit()
-            | is_congested(kernel)
+    fn to_some_programs(self, kernel: &Kernel) -> bool {
+        self.has(!LIMITED & !IS_LOADING & !u16::from(STALE))
+            || self.has(LIMITED) && kernel.keyspace.is_short_of_memory()
     }
 }
 
@@ -208,30 +192,35 @@ impl Gates {
         policy: impl Fn() -> SyncPolicy,
         level: Option<ReplicaLevel>,
     ) -> bool {
-        let is_closed = Closed::any(kernel, &policy, self.now_ms)
-            | level.is_some()
-            | kernel.clients.has_monitors()
-            | kernel.keyspace.has_spilled();
+        let mut is_closed =
+            level.is_some() | kernel.clients.has_monitors() | kernel.keyspace.has_spilled();
+        Closed::each(kernel, &policy, self.now_ms, |is_so, _| is_closed |= is_so);
+        (self.closed, self.level) = (Closed::default(), None);
+        (self.watched, self.has_spilled) = (false, false);
         if is_closed {
-            self.read_each(kernel, policy(), level);
-        } else if self.level.is_some() | self.watched | self.has_spilled {
-            *self = Self::at(self.now_ms);
-        } else {
-            self.closed = Closed::default();
+            self.read_each(kernel, policy, level);
         }
         is_closed
     }
 
     #[cold]
-    fn read_each(&mut self, kernel: &Kernel, policy: SyncPolicy, level: Option<ReplicaLevel>) {
-        self.closed = Closed::of(kernel, policy, self.now_ms);
+    fn read_each(
+        &mut self,
+        kernel: &Kernel,
+        policy: impl Fn() -> SyncPolicy,
+        level: Option<ReplicaLevel>,
+    ) {
+        let closed = &mut self.closed.0;
+        Closed::each(kernel, policy, self.now_ms, |is_so, bit| {
+            *closed |= if is_so { bit } else { 0 };
+        });
         self.watched = kernel.clients.has_monitors();
         self.has_spilled = kernel.keyspace.has_spilled();
         self.level = level;
         if level.is_some() {
-            self.closed.lacks_replicas = kernel.lacks_replicas(level);
+            *closed |= if kernel.lacks_replicas(level) { LACKS_REPLICAS.into() } else { 0 };
             // Behind the failover, during which writes are held back, and then refused as those of a replica.
-            self.closed.is_read_only |= kernel.role.is_read_only();
+            *closed |= u16::from(kernel.role.closes_to_some() & READ_ONLY);
         }
     }
 
@@ -258,7 +247,7 @@ impl Gates {
     /// `true` if [`Gates::judge`] may remove keys to make room.
     #[inline]
     pub fn may_evict(&self) -> bool {
-        self.closed.limited
+        self.closed.has(LIMITED)
     }
 
     /// Whether every request on data passes without another look.
@@ -299,29 +288,29 @@ impl Gates {
             false => caller.access_of(command),
         };
         // Before what a replica cannot do at the moment: its primary may.
-        if self.closed.is_read_only
+        if self.closed.has(READ_ONLY.into())
             && redirect::concerns(caller, command, access.writes)
             && let Some(error) = kernel.redirection()
         {
             return Verdict::Refused(Refused { command: Some(command), error });
         }
-        if self.closed.is_loading && !caller.runs_while_loading(command) {
+        if self.closed.has(IS_LOADING) && !caller.runs_while_loading(command) {
             let error = CommandError::LOADING;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
         // That a replica takes no writes is said first, as it stays true when the primary is back.
-        let is_for_primary = access.writes && self.closed.is_read_only;
+        let is_for_primary = access.writes && self.closed.has(READ_ONLY.into());
         let runs_when_stale = || {
             let states = || stated_flags(kernel, command, args);
             caller.runs_when_stale(command)
                 && states().is_none_or(|flags| flags.contains(ProgramFlags::ALLOW_STALE))
         };
-        if self.closed.is_stale && !is_for_primary && !runs_when_stale() {
+        if self.closed.has(STALE.into()) && !is_for_primary && !runs_when_stale() {
             let error = CommandError::PRIMARY_IS_DOWN;
             return Verdict::Refused(Refused { command: Some(command), error });
         }
         // A message goes into the stream, of which a pause is to see the end.
-        if self.closed.paused
+        if self.closed.has(PAUSED)
             && access.publishes
             && let Some(until_ms) = kernel.pause.holds(true, is_exempt, self.now_ms)
         {
@@ -350,11 +339,10 @@ impl Gates {
     /// Why no data may be shown: they are old, or not there yet.
     #[must_use]
     pub fn hide_data(&self) -> Option<Fault> {
-        match self.closed {
-            Closed { is_loading: true, .. } => Some(Fault::Loading),
-            Closed { is_stale: true, .. } => Some(Fault::Stale),
-            _ => None,
+        if self.closed.has(IS_LOADING) {
+            return Some(Fault::Loading);
         }
+        self.closed.has(STALE.into()).then_some(Fault::Stale)
     }
 
     /// What they say of a request. Some are exempt from a pause of all.
@@ -365,39 +353,39 @@ impl Gates {
         access: Access,
         is_exempt: impl FnOnce() -> bool,
     ) -> Admission {
-        if access.writes && self.closed.is_read_only {
+        if access.writes && self.closed.has(READ_ONLY.into()) {
             return Admission::Refused(Fault::ReadOnly);
         }
-        if access.writes && self.closed.lacks_replicas {
+        if access.writes && self.closed.has(LACKS_REPLICAS.into()) {
             return Admission::Refused(Fault::TooFewReplicas);
         }
-        if access.writes && self.closed.cannot_save {
+        if access.writes && self.closed.has(CANNOT_SAVE) {
             return Admission::Refused(Fault::NotSaved);
         }
-        if access.writes && self.closed.refuses_writes {
+        if access.writes && self.closed.has(REFUSES_WRITES) {
             return Admission::Refused(Fault::NotLogged);
         }
         let may_write = access.writes || access.may_write;
         // Threads that change keys publish that.
-        if may_write && self.closed.is_congested {
+        if may_write && self.closed.has(IS_CONGESTED) {
             return Admission::Held(Deferral::At(Obstacle::Delivery, self.now_ms + 1));
         }
-        if self.closed.paused
+        if self.closed.has(PAUSED)
             && let Some(until_ms) = kernel.pause.holds(may_write, is_exempt, self.now_ms)
         {
             return Admission::Held(Deferral::At(Obstacle::Pause, until_ms));
         }
-        if may_write && self.closed.is_late {
+        if may_write && self.closed.has(IS_LATE) {
             return Admission::Held(Deferral::On(Obstacle::SlowSync));
         }
         // Of a program only the calls that need memory are refused, if there is none.
         if access.may_write
-            && self.closed.limited
+            && self.closed.has(LIMITED)
             && let Room::Soon = kernel.make_room(locks, 0, self.now_ms)
         {
             return Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1));
         }
-        if access.grows && self.closed.limited {
+        if access.grows && self.closed.has(LIMITED) {
             return match kernel.make_room(locks, access.brings, self.now_ms) {
                 Room::Enough => Admission::Passes,
                 Room::Soon => Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1)),

@@ -20,11 +20,11 @@ use tierce_keyspace::DbIndex;
 use tierce_replication::link::Place;
 
 /// Clients must not change data.
-const READ_ONLY: u8 = 1;
+pub(crate) const READ_ONLY: u8 = 1;
 /// Clients must not read old data.
-const STALE: u8 = 2;
+pub(crate) const STALE: u8 = 2;
 /// Clients must not change data while there are too few replicas.
-const LACKS_REPLICAS: u8 = 4;
+pub(crate) const LACKS_REPLICAS: u8 = 4;
 /// Not a primary.
 const REPLICA: u8 = 8;
 
@@ -205,11 +205,10 @@ pub struct Role {
 }
 
 impl Role {
-    /// `true` if clients must not change data, or must not read them: the next methods tell these apart.
+    /// Why clients must not change data, or must not read them: [`READ_ONLY`], [`STALE`] and [`LACKS_REPLICAS`].
     #[inline]
-    #[must_use]
-    pub fn is_closed_to_some(&self) -> bool {
-        self.closes.load(Relaxed) & (READ_ONLY | STALE | LACKS_REPLICAS) != 0
+    pub(crate) fn closes_to_some(&self) -> u8 {
+        self.closes.load(Relaxed) & (READ_ONLY | STALE | LACKS_REPLICAS)
     }
 
     /// Whether clients must not change data.
