@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use tierce_harness::{Connection, effort, encode, wait_until};
+use tierce_harness::{Connection, Launch, TempDir, effort, encode, wait_until};
 
 use crate::{launch, server};
 
@@ -406,8 +406,24 @@ fn access_times_are_left_alone() {
 /// Who fails over by hand pauses writes, reads the end of the stream, and promotes a replica that has it.
 #[test]
 fn nothing_is_written_behind_the_reply_to_a_pause() {
-    let launched = || launch().with("threads", "4").with("repl-ping-replica-period", "3600");
-    let (server, replica) = (launched().start(), launched().start());
+    pause_while_others_write(&launch().with("threads", "4"));
+}
+
+/// Replicas get what the bucket has.
+#[test]
+fn nothing_is_streamed_behind_the_reply_to_a_pause_of_the_owner_of_a_bucket() {
+    let dir = TempDir::new();
+    let owner = launch()
+        .with("threads", "4")
+        .with("appendonly", "yes")
+        .with("bucket", &format!("file://{}", dir.path().display()))
+        .with("bucket-takeover", "yes");
+    pause_while_others_write(&owner);
+}
+
+fn pause_while_others_write(launch: &Launch) {
+    let server = launch.clone().with("repl-ping-replica-period", "3600").start();
+    let replica = crate::server();
     let mut c = server.connect();
     replica.connect().check(&format!("REPLICAOF 127.0.0.1 {}", server.port()), "+OK");
     let state = |c: &mut Connection| {

@@ -514,9 +514,10 @@ fn a_transaction_goes_on_as_it_was_judged_whatever_changes_while_its_script_runs
     }
 }
 
-/// What a transaction has done before its script cannot be taken back, so that its end is waited for.
+/// What a transaction has done before its script cannot be taken back, so that its end is waited for. The time of a pause
+/// counts from its reply.
 #[test]
-fn the_reply_to_a_pause_waits_for_a_transaction_with_a_script_unless_the_pause_is_ended_before() {
+fn replies_to_a_pause_and_replicaof_wait_for_a_transaction_with_a_script_unless_these_are_ended() {
     let server = launch().with("threads", "2").with("busy-reply-threshold", "20").start();
     let (mut c, mut other) = (server.connect(), server.connect());
     let mut runner = server.connect();
@@ -525,24 +526,35 @@ fn the_reply_to_a_pause_waits_for_a_transaction_with_a_script_unless_the_pause_i
     runner.call(&["EVAL", &waits_for("clients", "maxclients:9000"), "1", "b"]);
     runner.request(&["EXEC"]);
     wait_for_busy(&mut other, "b");
-    let mut wait_for_pause = |is_on| {
-        wait_until("it is paused, or not", || {
-            other.ask("INFO clients").text().contains("paused_actions:write") == is_on
-        });
+    let mut wait_for = |section: &str, shown: &str, is_shown| {
+        let info = format!("INFO {section}");
+        wait_until(shown, || other.ask(&info).text().contains(shown) == is_shown);
     };
-    c.check("CLIENT PAUSE 50 WRITE", "+OK");
-    c.request(&["CLIENT", "PAUSE", "100000", "WRITE"]);
-    wait_for_pause(true);
-    assert!(c.is_silent_for(Duration::from_millis(20)));
+    let pause = ["CLIENT", "PAUSE", "50", "WRITE"];
+    c.request(&pause);
+    wait_for("clients", "paused_actions:write", true);
+    assert!(c.is_silent_for(Duration::from_millis(100)), "its time is over");
     server.connect().check("CLIENT UNPAUSE", "+OK");
+    assert!(c.reply().to_string().starts_with("-TRYAGAIN the pause was ended"));
+    wait_for("clients", "paused_actions:write", false);
+    // Of a client that goes away.
+    let mut gone = server.connect();
+    gone.request(&pause);
+    wait_for("clients", "paused_actions:write", true);
+    drop(gone);
+    wait_for("clients", "paused_actions:write", false);
+    c.request(&["REPLICAOF", "127.0.0.1", "1"]);
+    wait_for("replication", "role:slave", true);
+    assert!(c.is_silent_for(Duration::from_millis(20)));
+    server.connect().check("REPLICAOF NO ONE", "+OK");
     c.expect("+OK");
-    wait_for_pause(false);
     c.request(&["CLIENT", "PAUSE", "100000", "WRITE"]);
-    wait_for_pause(true);
+    wait_for("clients", "paused_actions:write", true);
     server.connect().check("CONFIG SET maxclients 9000", "+OK");
     c.expect("+OK");
     runner.expect("[:1, +OK]");
-    other.check("MGET a b", "[\"1\", \"2\"]");
+    wait_for("clients", "paused_actions:write", true);
+    c.check("MGET a b", "[\"1\", \"2\"]");
 }
 
 /// As in Redis.

@@ -85,7 +85,7 @@ pub struct Kernel {
     /// All connections.
     pub clients: Arc<Registry>,
     /// `CLIENT PAUSE`.
-    pub pause: Pause,
+    pub pause: Arc<Pause>,
     /// What threads beside workers have under way.
     pub passages: Passages,
     /// Slow commands.
@@ -237,7 +237,7 @@ impl Kernel {
             acl,
             commands,
             clients: Arc::default(),
-            pause: Pause::default(),
+            pause: Arc::default(),
             passages: Passages::default(),
             slowlog: Mutex::default(),
             hot_keys: HotKeys::default(),

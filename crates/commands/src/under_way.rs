@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::clients::Hold;
 use crate::message::Reported;
 
 /// The requests that threads beside workers have under way.
@@ -55,6 +56,8 @@ pub struct Quiet {
     next: u64,
     /// The position of the feed when it was reached.
     pub(crate) position: Option<u64>,
+    /// Of a pause that was begun, which lasts until it is replied to: how often one was ended before.
+    pub(crate) pause: Option<(Hold, u32)>,
 }
 
 impl Quiet {
@@ -62,7 +65,7 @@ impl Quiet {
     #[must_use]
     pub fn new(workers: Arc<Reported>, passages: &Passages) -> Self {
         let next = passages.0.lock().next;
-        Self { workers, passages: passages.clone(), next, position: None }
+        Self { workers, passages: passages.clone(), next, position: None, pause: None }
     }
 
     /// Whether nothing is under way any more.

@@ -16,7 +16,7 @@ pub use self::client::{Client, ClientFlags, Identity, Origin};
 pub use self::deferred::{Deferred, Ending, Leaving, Listener, NotTaken, Pending, Results, Terms};
 pub use self::filter::Filter;
 pub use self::memory::ClientMemory;
-pub use self::pause::{Pause, PauseMode};
+pub use self::pause::{Hold, Pause, PauseMode};
 pub use self::places::{Listening, Protocol};
 pub use self::registry::Registry;
 pub use self::strangers::{

@@ -1,6 +1,7 @@
 //! `CLIENT PAUSE`: commands wait, connections stay. Also holds writes back while the server does something
 //! that must be atomic.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Which commands wait.
@@ -16,13 +17,35 @@ pub enum PauseMode {
 ///
 /// It is looked at once a batch; a session that has to wait leaves its requests in the input
 /// buffer and asks to be resumed at `until_ms`, or when the pause is ended earlier.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Pause {
     /// Unix milliseconds; zero when there is none.
     until_ms: AtomicI64,
     mode: AtomicU8,
     /// How many hold writes back for as long as they take.
     holders: AtomicU32,
+    /// How often it was ended.
+    ends: AtomicU32,
+}
+
+/// Holds writes back as long as it exists.
+#[derive(Debug)]
+pub struct Hold(Arc<Pause>);
+
+impl Hold {
+    /// See [`Pause::hold`].
+    #[must_use]
+    pub fn new(pause: &Arc<Pause>) -> Self {
+        pause.hold();
+        Self(Arc::clone(pause))
+    }
+}
+
+impl Drop for Hold {
+    /// Sessions that wait look by themselves.
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
 }
 
 /// A client that is held back for an unknown time checks again after this time, if it is not resumed before.
@@ -40,6 +63,12 @@ impl Pause {
     /// Ends the pause at once; the caller wakes the sessions that wait.
     pub fn end(&self) {
         self.until_ms.store(0, Relaxed);
+        self.ends.fetch_add(1, Relaxed);
+    }
+
+    /// How often it was ended so far.
+    pub fn ends(&self) -> u32 {
+        self.ends.load(Relaxed)
     }
 
     /// Holds writes back, besides any other pause, until [`Pause::let_go`].

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
-use crate::command::{Command, Flags, Scope, Weight};
+use crate::command::{Access, Command, Flags, Scope, Weight};
 use crate::error::CommandError;
 use crate::fault::Standing;
 use crate::kernel::Kernel;
@@ -40,16 +40,18 @@ const REPORT_WEIGHT: usize = 1_000;
 const COMMAND_WEIGHT: usize = 30;
 const LINE_WEIGHT: usize = 10;
 
-/// What a transaction is judged by that runs programs. One that `writes` anyway has been let pass.
-fn standing(kernel: &Kernel, caller: &Caller, writes: bool) -> Standing {
+/// What a transaction is judged by that runs programs. One that writes or grows anyway has been let pass.
+fn standing(kernel: &Kernel, caller: &Caller, access: Access) -> Standing {
     let keyspace = &kernel.keyspace;
-    let is_short = keyspace.has_memory_limit() && keyspace.is_short_of_memory();
+    let is_short = || keyspace.has_memory_limit() && keyspace.is_short_of_memory();
     let fault = || kernel.fault_of_writes(caller.replica_level(kernel));
     Standing {
-        fault: if writes { None } else { fault() },
+        fault: if access.writes { None } else { fault() },
         is_stale: kernel.role.is_stale(),
         // EXEC has just tried to evict.
-        is_out_of_memory: is_short && keyspace.eviction().policy == Policy::Noeviction,
+        is_out_of_memory: !access.grows
+            && is_short()
+            && keyspace.eviction().policy == Policy::Noeviction,
     }
 }
 
@@ -117,8 +119,8 @@ impl<'k> Context<'_, 'k> {
             }
             ctx.end_watch();
             if transaction.runs_programs() {
-                let writes = queued_access(ctx.kernel, transaction).writes;
-                ctx.caller.standing = Some(standing(ctx.kernel, ctx.caller, writes));
+                let access = queued_access(ctx.kernel, transaction);
+                ctx.caller.standing = Some(standing(ctx.kernel, ctx.caller, access));
             }
             ctx.run_requests(transaction);
             ctx.caller.standing = None;
@@ -254,7 +256,7 @@ impl<'k> Context<'_, 'k> {
     fn look_behind_administration(&mut self) {
         self.caller.renew_rights(&self.kernel.acl.users);
         if let Some(Standing { is_out_of_memory, .. }) = self.caller.standing {
-            let now = standing(self.kernel, self.caller, false);
+            let now = standing(self.kernel, self.caller, Access::READ);
             self.caller.standing = Some(Standing { is_out_of_memory, ..now });
         }
     }

@@ -490,15 +490,7 @@ fn pause(ctx: &mut Context<'_, '_>, [timeout]: [&[u8]; 1], options: Rest<'_>) ->
     if timeout < 0 {
         return Err(CommandError::new("ERR timeout is negative"));
     }
-    if !ctx.awaits_quiet() {
-        let until_ms = ctx.now_ms.saturating_add(timeout);
-        ctx.kernel.pause.begin(until_ms, mode, ctx.now_ms);
-    }
-    match ctx.kernel.pause.is_on(ctx.now_ms) {
-        // An operator reads the end of the stream behind the reply, and waits for a replica to have that.
-        true => ctx.await_quiet(true)?,
-        false => ctx.caller.quiet = None,
-    }
+    ctx.pause(timeout, mode)?;
     ctx.reply.ok();
     Ok(())
 }

@@ -44,10 +44,11 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
         let _still = ctx.hold_role_still()?;
         ctx.kernel.replicate(primary, ctx.now_ms)?
     };
-    if is_changed && is_to_follow {
-        // No write of a client is acknowledged any more.
+    // No write of a client is acknowledged any more behind the reply, unless others have ended that.
+    if is_changed && is_to_follow && ctx.kernel.role.is_replica() {
         ctx.await_quiet(false)?;
     }
+    ctx.caller.quiet = None;
     if is_changed || !is_to_follow {
         ctx.reply.ok();
     } else {

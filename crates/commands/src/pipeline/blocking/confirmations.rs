@@ -107,13 +107,11 @@ impl Kernel {
         self.feed.call(Reader::Replicas);
     }
 
-    /// Whether the stream has all that was written up to a position of the feed, or does not get it for now: what a
-    /// bucket lacks, or a log that has failed.
+    /// Whether the stream has all that was written up to a position of the feed, or does not get it: a log has failed.
     #[must_use]
     pub(crate) fn streams_up_to(&self, position: u64) -> bool {
         !self.primary.is_active()
             || self.role.is_replica()
-            || self.bucket_goes_before_replicas()
             || self.durability.log_has_failed()
             || self.primary.confirmations.offset_of(position).is_some()
     }
