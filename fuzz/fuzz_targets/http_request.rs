@@ -1,4 +1,4 @@
-//! See `tierce_gateway::fuzzing::http_request`.
+//! See `tierce_json::fuzzing::http_request`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_gateway::fuzzing::http_request(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_json::fuzzing::http_request(data));

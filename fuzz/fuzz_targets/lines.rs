@@ -1,4 +1,4 @@
-//! See `tierce_server::fuzzing::lines`.
+//! See `tierce_transfer::fuzzing::lines`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_server::fuzzing::lines(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_transfer::fuzzing::lines(data));

@@ -1,4 +1,4 @@
-//! See `tierce_server::fuzzing::restored`.
+//! See `tierce_transfer::fuzzing::restored`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_server::fuzzing::restored(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_transfer::fuzzing::restored(data));

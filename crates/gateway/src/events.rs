@@ -21,19 +21,17 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hyper::body::Frame;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
 use tierce_config::ClientClass;
+use tierce_json::request;
 use tierce_wire::resp::{ReplyDecoder, ReplyError, Value};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Failure;
 use crate::gateway::{AT_ONCE_BYTES, Shared};
-use crate::request;
 
 /// Bytes that are read from the server at a time.
 const READ_BYTES: usize = 32 * 1024;
@@ -364,7 +362,7 @@ fn write_part(text: &mut Vec<u8>, part: &Value, encoding: Encoding) {
         Value::Int(number) => text.extend_from_slice(number.to_string().as_bytes()),
         Value::Simple(bytes) | Value::Bulk(bytes) | Value::Error(bytes) => match encoding {
             Encoding::Text => text.extend_from_slice(bytes),
-            Encoding::Base64 => text.extend_from_slice(STANDARD.encode(bytes).as_bytes()),
+            Encoding::Base64 => tierce_json::append_base64(text, bytes),
         },
         _ => {}
     }

@@ -14,6 +14,7 @@ use tierce_commands::error::CommandError;
 use tierce_commands::kernel::Kernel;
 use tierce_commands::pipeline;
 use tierce_commands::{Effort, Owed};
+use tierce_json::Form;
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Value};
 use tokio::task::spawn_blocking;
@@ -21,7 +22,6 @@ use tokio::time::timeout_at;
 
 use crate::failure::Failure;
 use crate::gateway::{AT_ONCE_BYTES, KernelHandle, Shared, busy, ending};
-use crate::reply::{self, Form};
 
 /// Bytes of all replies to a request. They are in memory twice, as they are and as JSON.
 const REPLY_BYTES_MAX: usize = 256 << 20;
@@ -188,11 +188,11 @@ impl Work {
         let bytes = output.written();
         let rest = rest.map(|failure| Value::Error(failure.text().as_bytes().into()));
         let encode = move || {
-            let mut replies = reply::decode(&output.into_bytes())?;
+            let mut replies = tierce_json::decode(&output.into_bytes())?;
             if let Some(error) = rest {
                 replies.resize(count, error);
             }
-            form.encode(&replies)
+            Ok(form.encode(&replies)?)
         };
         shared.waiting.convert(bytes, encode).await?
     }
@@ -231,8 +231,8 @@ impl Work {
         }
         let body = settle(shared, kernel, owed)
             .and_then(|()| is_waited_for(client))
-            .and_then(|()| reply::decode(&self.output.into_bytes()))
-            .and_then(|replies| calls.form.encode(&replies));
+            .and_then(|()| Ok(tierce_json::decode(&self.output.into_bytes())?))
+            .and_then(|replies| Ok(calls.form.encode(&replies)?));
         Ran::Through(body)
     }
 
@@ -254,8 +254,9 @@ impl Work {
                 let (caller, output) = (&mut self.caller, &mut self.output);
                 let _ = kernel.execute_beside(caller, args, output, &gives_up, &|| false);
             }
-            let queued =
-                reply::decode(&std::mem::replace(&mut self.output, Output::new()).into_bytes())?;
+            let queued = tierce_json::decode(
+                &std::mem::replace(&mut self.output, Output::new()).into_bytes(),
+            )?;
             if let Some(Value::Error(cause)) = queued.first() {
                 let cause = String::from_utf8_lossy(cause);
                 let text = format!("EXECABORT Transaction discarded because of: {cause}");
@@ -267,8 +268,8 @@ impl Work {
         self.check()?;
         settle(shared, kernel, owed)?;
         is_waited_for(client)?;
-        match reply::decode(&self.output.into_bytes())?.pop() {
-            Some(Value::Array(values)) => calls.form.encode(&values),
+        match tierce_json::decode(&self.output.into_bytes())?.pop() {
+            Some(Value::Array(values)) => Ok(calls.form.encode(&values)?),
             Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
             _ => Err(Failure::malformed("ERR the transaction has no reply")),
         }

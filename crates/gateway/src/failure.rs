@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tierce_json::Error;
 
 /// A status and a text for `{"error": text}`.
 #[derive(Debug)]
@@ -48,11 +49,24 @@ impl Failure {
     }
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Malformed(text) => Self::malformed(text),
+            Error::OfCommand(text) => Self::of_command(&text),
+            Error::NotShown => {
+                let text = "ERR the reply cannot be shown as JSON";
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
+        }
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Self { status, text, closes } = self;
-        let body = serde_json::json!({ "error": text }).to_string();
-        let mut response = json(status, body.into_bytes());
+        let body = tierce_json::error(&text);
+        let mut response = json(status, body);
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             // Not Basic: browsers would ask their user, and then send the password with requests of any page.

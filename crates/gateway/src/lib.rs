@@ -11,9 +11,7 @@
 //! | `guard` | which hosts and web pages are allowed |
 //! | `routes` | from a request to a response |
 //! | `credentials` | the user who sends it |
-//! | `request` | JSON and paths as commands |
 //! | `execute` | commands, at once or on a thread that may wait |
-//! | `reply` | replies as JSON |
 //! | `events` | messages of channels as server-sent events |
 //! | `health` | `/healthz` and `/readyz` |
 //! | `metrics` | `/metrics` for Prometheus |
@@ -28,14 +26,10 @@ mod credentials;
 mod events;
 mod execute;
 mod failure;
-#[doc(hidden)]
-pub mod fuzzing;
 mod gateway;
 mod guard;
 mod health;
 mod metrics;
-mod reply;
-mod request;
 mod routes;
 
 pub use gateway::{Dial, Gateway, KernelHandle, ListenError};

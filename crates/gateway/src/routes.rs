@@ -17,6 +17,7 @@ use tierce_commands::acl::Rights;
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
+use tierce_json::{Strings, request};
 use tierce_wire::resp::OwnedArgs;
 use tokio::time::{timeout, timeout_at};
 
@@ -28,8 +29,6 @@ use crate::gateway::{KernelHandle, Shared, busy};
 use crate::guard;
 use crate::health;
 use crate::metrics;
-use crate::reply::{self, Strings};
-use crate::request;
 
 /// The service of all connections.
 pub(crate) type Routes = Router;
@@ -159,7 +158,7 @@ async fn admit<'s>(
 async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Vec<u8>, Failure> {
     let (head, body) = request.into_parts();
     let (kernel, client, rights) = admit(shared, &head).await?;
-    let strings = Strings::of(&head.headers)?;
+    let strings = strings(&head.headers)?;
     let settings = shared.config.settings();
     let limit = settings.http_timeout();
     let body = read(&head.headers, body, settings.http_max_body(), limit).await?;
@@ -174,9 +173,18 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
         head.method == Method::GET && !head.headers.contains_key(header::AUTHORIZATION);
     let allowed = if is_plain_get { Allowed::Reading } else { Allowed::Everything };
     let together = form == Form::Transaction;
-    let form = reply::Form { is_array: form == Form::Pipeline || together, strings };
+    let form = tierce_json::Form { is_array: form == Form::Pipeline || together, strings };
     let calls = Calls { commands, bytes, allowed, together, form, until };
     execute::run(shared, kernel, caller, calls).await
+}
+
+/// How a client asks for the strings of its replies.
+fn strings(headers: &HeaderMap) -> Result<Strings, Failure> {
+    match headers.get("upstash-encoding").map(|value| value.as_bytes()) {
+        None => Ok(Strings::Text),
+        Some(value) if value.eq_ignore_ascii_case(b"base64") => Ok(Strings::Base64),
+        Some(_) => Err(Failure::malformed("ERR Upstash-Encoding can be base64 only")),
+    }
 }
 
 /// The commands of a request.
@@ -184,7 +192,7 @@ fn parse(form: Form, uri: &Uri, mut body: impl Buf) -> Result<Vec<OwnedArgs>, Fa
     let body = body.copy_to_bytes(body.remaining());
     match form {
         Form::One => Ok(vec![request::command(&body)?]),
-        Form::Pipeline | Form::Transaction => request::commands(&body),
+        Form::Pipeline | Form::Transaction => Ok(request::commands(&body)?),
         Form::Argument => {
             let query = uri.query().unwrap_or_default();
             Ok(vec![request::of_path(uri.path(), query, &body)?])

@@ -19,7 +19,6 @@
 //! | `suspend`, `fetcher`, `acknowledge`, `set_aside` | waiting: for a time, for values on disk, for the log, for shards |
 //! | `bucket` | the thread that writes the log in a bucket, and what a start does with it |
 //! | `replication` | the threads of a primary and of a replica |
-//! | [`transfer`] | import and export: Redis' files and JSON lines |
 
 mod acknowledge;
 mod batch;
@@ -34,8 +33,6 @@ mod deliver;
 mod dispatcher;
 mod fetcher;
 mod front_ends;
-#[doc(hidden)]
-pub mod fuzzing;
 mod held;
 mod listening;
 mod long_commands;
@@ -53,7 +50,6 @@ mod start;
 mod supervision;
 mod suspend;
 mod tls;
-pub mod transfer;
 mod turn;
 
 use tierce_commands as commands;
@@ -64,7 +60,7 @@ use tierce_commands::{
 };
 use tierce_config as config;
 use tierce_engine as engine;
-use tierce_engine::{clock, durability, log, memory, persistence, random};
+use tierce_engine::{clock, durability, log, persistence};
 
 pub use bucket::BucketError;
 #[cfg(feature = "bucket")]

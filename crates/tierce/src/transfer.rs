@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use tierce_progress::{Display, Unit};
-use tierce_server::transfer::{
-    self, ExportFormat, ExportOptions, Exported, ImportMode, ImportOptions, Imported, Progress,
-    Stage, TransferError, Unfit,
+use tierce_transfer::{
+    ExportFormat, ExportOptions, Exported, ImportMode, ImportOptions, Imported, Progress, Stage,
+    TransferError, Unfit,
 };
 
 use crate::in_use::{await_end_of_use, await_end_or};
@@ -109,7 +109,7 @@ impl ImportArgs {
         };
         await_end_of_use(&self.dir);
         let mut stages = Stages::new(self.quiet);
-        let result = transfer::import(&options, |progress| stages.update(progress));
+        let result = tierce_transfer::import(&options, |progress| stages.update(progress));
         drop(stages);
         match result {
             Ok(imported) => {
@@ -140,7 +140,7 @@ impl ExportArgs {
         };
         await_end_or(&self.dir, INSTEAD);
         let mut stages = Stages::new(self.quiet);
-        let result = transfer::export(&options, |progress| stages.update(progress));
+        let result = tierce_transfer::export(&options, |progress| stages.update(progress));
         drop(stages);
         match result {
             Ok(Exported { keys, bytes, .. }) => {

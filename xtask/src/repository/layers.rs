@@ -19,6 +19,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
     ("output", &[]),
     ("net", &["output"]),
     ("lua", &["wire"]),
+    ("json", &["wire"]),
     ("rdb", &[]),
     ("collections", &["dash"]),
     ("client", &["wire"]),
@@ -41,7 +42,21 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("gateway", &["commands", "config", "engine", "output", "wire"]),
+    ("gateway", &["commands", "config", "engine", "json", "output", "wire"]),
+    (
+        "transfer",
+        &[
+            "cask",
+            "collections",
+            "commands",
+            "config",
+            "engine",
+            "keyspace",
+            "output",
+            "rdb",
+            "wire",
+        ],
+    ),
     (
         "server",
         &[
@@ -57,12 +72,19 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
             "output",
             "rdb",
             "replication",
+            "transfer",
             "wire",
         ],
     ),
     ("progress", &[]),
     ("bench", &["cask", "client", "progress", "wire"]),
-    ("tierce", &["bench", "bucket", "cask", "client", "config", "engine", "progress", "server"]),
+    (
+        "tierce",
+        &[
+            "bench", "bucket", "cask", "client", "config", "engine", "progress", "server",
+            "transfer",
+        ],
+    ),
 ];
 
 /// The modules of a crate, from the lowest to the highest; those that use each other are one string.
@@ -90,6 +112,7 @@ const MODULES: &[Modules] = &[
     Modules { of: "replication", names: REPLICATION },
     Modules { of: "server", names: SERVER },
     Modules { of: "tierce", names: TIERCE },
+    Modules { of: "transfer", names: TRANSFER },
     Modules { of: "wire", names: WIRE },
 ];
 
@@ -145,7 +168,7 @@ const SERVER: &[&str] = &[
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
     "session", "suspend", "turn", "fetcher", "held", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
-    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "simulation", "transfer", "bucket", "no_bucket", "start", "fuzzing", "lib",
+    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "simulation", "bucket", "no_bucket", "start", "lib",
 ];
 
 #[rustfmt::skip]
@@ -183,8 +206,8 @@ const DASH: &[&str] = &[
 
 #[rustfmt::skip]
 const GATEWAY: &[&str] = &[
-    "failure", "credentials", "request", "reply", "health", "metrics",
-    "connection events execute gateway guard routes", "fuzzing", "lib",
+    "failure", "credentials", "health", "metrics",
+    "connection events execute gateway guard routes", "lib",
 ];
 
 #[rustfmt::skip]
@@ -224,6 +247,11 @@ const REPLICATION: &[&str] = &[
 const TIERCE: &[&str] = &[
     "allocator", "background", "in_use", "upkeep", "bucket", "doctor", "inspect", "transfer",
     "completions man tools", "console", "main", "secrets",
+];
+
+#[rustfmt::skip]
+const TRANSFER: &[&str] = &[
+    "progress", "error", "aof", "commands", "store", "jsonl", "export", "import", "first_import", "beside_log", "fuzzing", "lib",
 ];
 
 #[rustfmt::skip]

@@ -8,7 +8,7 @@ use crate::engine::OpenError;
 use crate::listening::ListeningError;
 use crate::log::LogError;
 use crate::tls::TlsError;
-use crate::transfer::FirstImportError;
+use tierce_transfer::FirstImportError;
 
 /// Why the server could not start.
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,6 @@ use crate::replication::{self, Copies, Stream};
 use crate::server::{Message, Server};
 use crate::supervision;
 use crate::tracking;
-use crate::transfer;
 
 use super::error::StartError;
 use super::watch::{watch_config, watch_http};
@@ -222,17 +221,18 @@ fn go_on_in_stream(server: &Server) -> bool {
 fn take_over_from_redis(opening: &Opening) -> Result<(), StartError> {
     const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
     let settings = opening.settings();
-    let Some(found) = transfer::find_data_of_redis(settings).filter(|_| settings.is_on(APPENDONLY))
+    let Some(found) =
+        tierce_transfer::find_data_of_redis(settings).filter(|_| settings.is_on(APPENDONLY))
     else {
         return Ok(());
     };
     let log = &opening.engine().log;
     // Looking into the log changes its files, so what is newer is looked for before.
     let newer = durability::log_dir(&settings.dir());
-    let newer = newer.ok().and_then(|dir| transfer::newer_than_log(settings, &dir));
+    let newer = newer.ok().and_then(|dir| tierce_transfer::newer_than_log(settings, &dir));
     if !opening.has_log()? {
         // The import opens the log by itself.
-        transfer::first_import(&found, settings, log)?;
+        tierce_transfer::first_import(&found, settings, log)?;
     } else if let Some(newer) = newer {
         log.warning(format_args!(
             "{path} is newer than Tierce's log and is not read; to use it: tierce import {path} --dir NEW-DIRECTORY",

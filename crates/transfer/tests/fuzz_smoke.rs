@@ -6,7 +6,7 @@ use tierce_rdb::{
     Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
     WriterOptions, dump,
 };
-use tierce_server::fuzzing;
+use tierce_transfer::fuzzing;
 
 fn bytes(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()

@@ -9,8 +9,9 @@ use tierce_rdb::aof::{BASE_REMARK, Manifest};
 use tierce_rdb::{Writer, WriterOptions};
 
 use super::error::TransferError;
+use super::jsonl;
+use super::progress::{Progress, Stage};
 use super::store::{Store, has_log};
-use super::{Progress, Stage, jsonl};
 use crate::durability;
 use crate::persistence::{Encoder, Install, NewFile, OwnFiles, SaveError, Syncing, values};
 

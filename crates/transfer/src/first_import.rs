@@ -13,10 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{ImportMode, ImportOptions, Imported, Progress, Stage, TransferError, Unfit, import};
+use super::error::TransferError;
+use super::import::{ImportMode, ImportOptions, Imported, import};
+use super::progress::{Progress, Stage};
 use crate::config::{DirectiveId, Settings};
 use crate::log::Log;
-use crate::persistence::snapshot_path;
+use crate::persistence::{Unfit, snapshot_path};
 
 /// A line about the progress appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
@@ -143,7 +145,7 @@ pub(super) mod tests {
     use super::*;
     use tierce_harness::TempDir;
 
-    pub(in crate::transfer) fn settings(dir: &TempDir, more: &str) -> Settings {
+    pub(crate) fn settings(dir: &TempDir, more: &str) -> Settings {
         let line = format!("--dir {}{more}", dir.path().display());
         let args = line.split(' ').map(Into::into);
         match crate::config::parse(args, [], &[]).unwrap() {

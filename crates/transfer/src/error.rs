@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::durability::RecoveryError;
-use crate::engine::next_step;
 use crate::persistence::SaveError;
+use tierce_engine::next_step;
 
 /// Why nothing was imported or exported.
 #[derive(Debug, thiserror::Error)]

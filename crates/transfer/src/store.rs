@@ -16,7 +16,7 @@ use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind};
 use tierce_keyspace::{CodeKind, Entry, Keyspace, Options, Removal, VALUE_LEN_MAX};
 
 use super::error::TransferError;
-use super::{Progress, Stage};
+use super::progress::{Progress, Stage};
 use crate::clock::STOPPED_MS;
 use crate::durability::{self, Losses, RecoveryError};
 use crate::persistence::unfinished_import;

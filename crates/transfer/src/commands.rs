@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tierce_commands::scripting::Code;
+use tierce_commands::time_of_effect;
+use tierce_engine::Engine;
 use tierce_keyspace::{CodeKind, CodeSet, Keyspace};
 use tierce_output::Output;
 use tierce_wire::resp::OwnedArgs;
@@ -17,10 +19,8 @@ use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::clock::STOPPED_MS;
 use crate::command::Flags;
-use crate::commands::{self, time_of_effect};
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
-use crate::engine::Engine;
 use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::pipeline;
@@ -47,7 +47,7 @@ impl Executor {
         let config = Arc::new(Config::new(Settings::default()));
         let durability = Durability::without_log();
         let engine = Arc::new(Engine::new(config, keyspace, durability, log));
-        let kernel = Kernel::new(engine, commands::table(), 1);
+        let kernel = Kernel::new(engine, tierce_commands::table(), 1);
         let client = Client::new(Origin::default(), STOPPED_MS);
         let caller = Caller::new(Arc::new(client), true);
         Ok(Self { kernel, caller, output: Output::new() })

@@ -10,31 +10,31 @@ use percent_encoding::percent_decode;
 use serde_json::value::RawValue;
 use tierce_wire::resp::OwnedArgs;
 
-use crate::failure::Failure;
+use crate::Error;
 
 /// Commands of a pipeline or a transaction: as many as about a megabyte of the shortest.
 const COMMANDS_MAX: usize = 100_000;
 
 /// The one command of a body.
-pub(crate) fn command(body: &[u8]) -> Result<OwnedArgs, Failure> {
+pub fn command(body: &[u8]) -> Result<OwnedArgs, Error> {
     let args: Vec<&RawValue> = parse(body, "a JSON array of arguments")?;
     owned(&args)
 }
 
 /// The commands of a body.
-pub(crate) fn commands(body: &[u8]) -> Result<Vec<OwnedArgs>, Failure> {
+pub fn commands(body: &[u8]) -> Result<Vec<OwnedArgs>, Error> {
     let commands: Vec<Vec<&RawValue>> = parse(body, "a JSON array of arrays of arguments")?;
     if commands.is_empty() {
-        return Err(Failure::malformed("ERR empty pipeline"));
+        return Err(malformed("ERR empty pipeline"));
     }
     if commands.len() > COMMANDS_MAX {
-        return Err(Failure::malformed(format!("ERR more than {COMMANDS_MAX} commands")));
+        return Err(malformed(format!("ERR more than {COMMANDS_MAX} commands")));
     }
     commands.iter().map(|args| owned(args)).collect()
 }
 
 /// The command of a path, a query and a body.
-pub(crate) fn of_path(path: &str, query: &str, body: &[u8]) -> Result<OwnedArgs, Failure> {
+pub fn of_path(path: &str, query: &str, body: &[u8]) -> Result<OwnedArgs, Error> {
     let mut args = OwnedArgs::new();
     for segment in path.trim_start_matches('/').split('/') {
         push(&mut args, &Cow::from(percent_decode(segment.as_bytes())))?;
@@ -46,7 +46,7 @@ pub(crate) fn of_path(path: &str, query: &str, body: &[u8]) -> Result<OwnedArgs,
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if name == "_token" {
             let text = "ERR the token belongs into the header Authorization: addresses are logged";
-            return Err(Failure::malformed(text));
+            return Err(malformed(text));
         }
         push(&mut args, &decoded(name))?;
         if !value.is_empty() {
@@ -62,24 +62,24 @@ fn decoded(part: &str) -> Vec<u8> {
     percent_decode(&part).collect()
 }
 
-fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8], what: &str) -> Result<T, Failure> {
+fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8], what: &str) -> Result<T, Error> {
     serde_json::from_slice(body)
-        .map_err(|error| Failure::malformed(format!("ERR the body is not {what}: {error}")))
+        .map_err(|error| malformed(format!("ERR the body is not {what}: {error}")))
 }
 
-fn owned(raw: &[&RawValue]) -> Result<OwnedArgs, Failure> {
+fn owned(raw: &[&RawValue]) -> Result<OwnedArgs, Error> {
     let mut args = OwnedArgs::new();
     for raw in raw {
         let text = raw.get();
         match text.as_bytes().first() {
             Some(b'"') => {
                 let text: String = serde_json::from_str(text)
-                    .map_err(|error| Failure::malformed(format!("ERR bad string: {error}")))?;
+                    .map_err(|error| malformed(format!("ERR bad string: {error}")))?;
                 push(&mut args, text.as_bytes())?;
             }
             Some(b'[' | b'{' | b'n') => {
                 let text = "ERR an argument is a string, a number or a boolean";
-                return Err(Failure::malformed(text));
+                return Err(malformed(text));
             }
             _ => push(&mut args, text.as_bytes())?,
         }
@@ -87,15 +87,19 @@ fn owned(raw: &[&RawValue]) -> Result<OwnedArgs, Failure> {
     check(args)
 }
 
-fn push(args: &mut OwnedArgs, arg: &[u8]) -> Result<(), Failure> {
-    args.push(arg).map_err(|error| Failure::malformed(format!("ERR {error}")))
+fn push(args: &mut OwnedArgs, arg: &[u8]) -> Result<(), Error> {
+    args.push(arg).map_err(|error| malformed(format!("ERR {error}")))
+}
+
+fn malformed(text: impl Into<String>) -> Error {
+    Error::Malformed(text.into())
 }
 
 /// Every command has a name.
-fn check(args: OwnedArgs) -> Result<OwnedArgs, Failure> {
+fn check(args: OwnedArgs) -> Result<OwnedArgs, Error> {
     match args.as_args().get(0) {
         Some([_, ..]) => Ok(args),
-        _ => Err(Failure::malformed("ERR empty command")),
+        _ => Err(malformed("ERR empty command")),
     }
 }
 
@@ -103,7 +107,7 @@ fn check(args: OwnedArgs) -> Result<OwnedArgs, Failure> {
 mod tests {
     use super::*;
 
-    fn shown(args: Result<OwnedArgs, Failure>) -> Option<String> {
+    fn shown(args: Result<OwnedArgs, Error>) -> Option<String> {
         let args = args.ok()?;
         let words: Vec<_> =
             args.as_args().iter().map(|arg| arg.escape_ascii().to_string()).collect();

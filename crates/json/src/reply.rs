@@ -3,16 +3,15 @@
 //! JSON is text. A reply that is not UTF-8 is an error, unless the client asks for base64. Then every string is encoded
 //! except the status `OK`, which cannot be mistaken for base64.
 
-use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tierce_wire::resp::{ReplyDecoder, Value};
 
-use crate::failure::Failure;
+use crate::Error;
 
 /// How strings are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Strings {
+pub enum Strings {
     /// As they are.
     Text,
     /// All of them in base64.
@@ -26,43 +25,40 @@ struct NotText;
 const NOT_TEXT: &str =
     "ERR the reply is not text: ask for it with the header Upstash-Encoding: base64";
 
-impl Strings {
-    /// What a client asks for.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Failure> {
-        match headers.get("upstash-encoding").map(|value| value.as_bytes()) {
-            None => Ok(Self::Text),
-            Some(value) if value.eq_ignore_ascii_case(b"base64") => Ok(Self::Base64),
-            Some(_) => Err(Failure::malformed("ERR Upstash-Encoding can be base64 only")),
-        }
-    }
-}
-
 /// The body of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Form {
+pub struct Form {
     /// An array with an object for each command, and not the object of the only one.
-    pub(crate) is_array: bool,
-    pub(crate) strings: Strings,
+    pub is_array: bool,
+    /// How their strings are written.
+    pub strings: Strings,
 }
 
 impl Form {
     /// The body with these replies.
-    pub(crate) fn encode(self, values: &[Value]) -> Result<Vec<u8>, Failure> {
+    pub fn encode(self, values: &[Value]) -> Result<Vec<u8>, Error> {
         match values {
             values if self.is_array => Ok(several(values, self.strings)),
             [value] => one(value, self.strings),
-            _ => Err(Failure::malformed("ERR the command has no reply")),
+            _ => Err(Error::Malformed("ERR the command has no reply".to_owned())),
         }
     }
 }
 
+/// The body with an error.
+#[must_use]
+pub fn error(text: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    write_error(&mut body, text.as_bytes());
+    body
+}
+
 /// All replies of some output of a command.
-pub(crate) fn decode(mut output: &[u8]) -> Result<Vec<Value>, Failure> {
+pub fn decode(mut output: &[u8]) -> Result<Vec<Value>, Error> {
     let (mut decoder, mut values) = (ReplyDecoder::new(), Vec::new());
     while !output.is_empty() {
         let Ok(Some((value, len))) = decoder.decode(output) else {
-            let text = "ERR the reply cannot be shown as JSON";
-            return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text));
+            return Err(Error::NotShown);
         };
         values.push(value);
         output = &output[len..];
@@ -71,12 +67,13 @@ pub(crate) fn decode(mut output: &[u8]) -> Result<Vec<Value>, Failure> {
 }
 
 /// The body for one command.
-fn one(value: &Value, strings: Strings) -> Result<Vec<u8>, Failure> {
+fn one(value: &Value, strings: Strings) -> Result<Vec<u8>, Error> {
     if let Value::Error(text) = value {
-        return Err(Failure::of_command(&String::from_utf8_lossy(text)));
+        return Err(Error::OfCommand(String::from_utf8_lossy(text).into_owned()));
     }
     let mut body = Vec::new();
-    write_result(&mut body, value, strings).map_err(|NotText| Failure::malformed(NOT_TEXT))?;
+    write_result(&mut body, value, strings)
+        .map_err(|NotText| Error::Malformed(NOT_TEXT.to_owned()))?;
     Ok(body)
 }
 
@@ -159,11 +156,16 @@ fn write_string(body: &mut Vec<u8>, bytes: &[u8], strings: Strings) -> Result<()
         Strings::Text => write_text(body, std::str::from_utf8(bytes).map_err(|_| NotText)?),
         Strings::Base64 => {
             body.push(b'"');
-            body.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+            append_base64(body, bytes);
             body.push(b'"');
         }
     }
     Ok(())
+}
+
+/// Appends bytes in base64.
+pub fn append_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
 }
 
 fn write_text(body: &mut Vec<u8>, text: &str) {

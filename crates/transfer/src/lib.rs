@@ -17,39 +17,22 @@ mod commands;
 mod error;
 mod export;
 mod first_import;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
-pub(crate) mod jsonl;
+mod jsonl;
+mod progress;
 mod store;
 
-pub(crate) use beside_log::newer_than_log;
-pub(crate) use commands::Executor;
+pub use beside_log::newer_than_log;
 pub use error::TransferError;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
-pub(crate) use first_import::{FirstImportError, find_data_of_redis, first_import};
+pub use first_import::{FirstImportError, find_data_of_redis, first_import};
 pub use import::{ImportMode, ImportOptions, Imported, import};
 
-pub use crate::persistence::Unfit;
+pub use progress::{Progress, Stage};
+pub use tierce_engine::persistence::Unfit;
 
-/// What is being done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
-    /// The present log is loaded. Counted in bytes.
-    LoadingLog,
-    /// The file is read. Counted in bytes.
-    Reading,
-    /// The new log is written. Counted in bytes, of which the total is a guess.
-    WritingLog,
-    /// The file is written. Counted in keys.
-    Writing,
-}
-
-/// How far it has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// With what.
-    pub stage: Stage,
-    /// What is done.
-    pub done: u64,
-    /// Of so much.
-    pub total: u64,
-}
+use tierce_commands::{caller, clients, command, kernel, pipeline};
+use tierce_config as config;
+use tierce_engine::{VERSION, clock, durability, log, memory, persistence, random};

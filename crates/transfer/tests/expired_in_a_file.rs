@@ -12,7 +12,7 @@ use tierce_engine::persistence::{Unfit, load};
 use tierce_harness::TempDir;
 use tierce_keyspace::{Keyspace, Options};
 use tierce_rdb::{Attributes, Writer, WriterOptions};
-use tierce_server::transfer::{ImportMode, ImportOptions, import};
+use tierce_transfer::{ImportMode, ImportOptions, import};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 

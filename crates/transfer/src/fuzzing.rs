@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tierce_keyspace::{DbIndex, Keyspace, Options, SavedValue, Snapshot, Value};
 use tierce_rdb::{Kind, Value as Decoded, WriterOptions, crc64, dump};
 
+use crate::commands::Executor;
+use crate::jsonl;
 use crate::persistence::values::{self, Assembly};
-use crate::transfer::{Executor, jsonl};
 
 /// Memory for a byte of a payload, at most. A compressed one may be some ninety times as long by itself.
 const MEMORY_FOR_A_BYTE: usize = 64 << 10;

@@ -13,8 +13,9 @@ use tierce_rdb::{Entry, Error, Event, Kind, ValuePart};
 
 use super::commands::{Executor, Refusal};
 use super::error::TransferError;
+use super::progress::{Progress, Stage};
 use super::store::{Made, Store};
-use super::{Progress, Stage, aof, jsonl};
+use super::{aof, jsonl};
 use crate::persistence::values::{self, Assembly, Flaw};
 use crate::persistence::{NamedScript, Unfit, lacking, library_name, too_long};
 

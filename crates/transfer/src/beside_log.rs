@@ -71,7 +71,7 @@ mod tests {
     use tierce_rdb::{Writer, WriterOptions};
 
     use super::*;
-    use crate::transfer::first_import::tests::settings;
+    use crate::first_import::tests::settings;
 
     fn snapshot(remark: &[u8]) -> Vec<u8> {
         let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();

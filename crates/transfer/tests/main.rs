@@ -1,0 +1,6 @@
+//! Files as they come from elsewhere.
+//!
+//! One program for all files: linking one for each would take longer than running them.
+
+mod expired_in_a_file;
+mod fuzz_smoke;
