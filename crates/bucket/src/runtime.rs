@@ -1,6 +1,7 @@
 //! The runtime that requests to a store run on, and its end.
 
 use std::ops::Deref;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use tokio::runtime;
@@ -12,6 +13,20 @@ const LAST_MAX: Duration = Duration::from_secs(1);
 /// that does not answer keeps its thread; tokio waits for these without end when a runtime is dropped.
 #[derive(Debug)]
 pub struct Runtime(Option<runtime::Runtime>);
+
+impl Runtime {
+    /// Runs a future on this thread until it has ended. What tokio does around it is compiled once, and not for each
+    /// future again.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut output = None;
+        self.run(pin!(async { output = Some(future.await) }));
+        output.expect("the future has ended")
+    }
+
+    fn run(&self, future: Pin<&mut dyn Future<Output = ()>>) {
+        self.deref().block_on(future);
+    }
+}
 
 impl From<runtime::Runtime> for Runtime {
     fn from(runtime: runtime::Runtime) -> Self {
