@@ -3,8 +3,8 @@
 //! A subscriber is a RESP connection of its own to the server: the event loops serve one end of a socket pair like any
 //! connection, and this module reads the other end while the HTTP client reads events. So subscribers over HTTP have
 //! all properties of other subscribers: their permissions are checked when they subscribe and when rules change, they
-//! are in CLIENT LIST, and client-output-buffer-limit closes slow ones. The gateway itself keeps one read and one
-//! incomplete message for each.
+//! are in CLIENT LIST, and client-output-buffer-limit closes slow ones. The gateway itself keeps one read for each, and
+//! never a message: those of many slow readers are in memory once, where they wait to be sent.
 //!
 //! An event has the parts of a message separated by commas, as Upstash writes them: `data: message,news,text`. Lines of
 //! a text become lines of the event.
@@ -21,17 +21,19 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::body::Frame;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
-use tierce_config::ClientClass;
 use tierce_json::request;
-use tierce_wire::resp::{ReplyDecoder, ReplyError, Value};
+use tierce_wire::number;
+use tierce_wire::resp::{ReplyDecoder, Value};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Failure;
-use crate::gateway::{AT_ONCE_BYTES, Shared};
+use crate::gateway::Shared;
 
 /// Bytes that are read from the server at a time.
 const READ_BYTES: usize = 32 * 1024;
@@ -116,20 +118,21 @@ pub(crate) async fn open(
     }
     write_call(&mut calls, &call.words.iter().map(Vec::as_slice).collect::<Vec<_>>());
     send(&socket, &calls).await.map_err(|_| lost())?;
-    let mut source = Source::new(socket);
+    let mut source = Source { socket, input: Vec::new() };
     if auth.is_some() {
-        source.reply().await?.ok_or_else(lost)?;
+        let len = source.reply_len().await?.ok_or_else(lost)?;
+        source.input.drain(..len);
     }
-    let first = source.reply().await?.ok_or_else(lost)?;
+    let len = source.reply_len().await?.ok_or_else(lost)?;
     let mut begin = Vec::new();
-    write_event(&mut begin, call.subject, &first, call.encoding);
+    if call.subject == Subject::Commands {
+        source.input.drain(..len);
+        begin.extend_from_slice(b"data: \"OK\"\n\n");
+    }
     let events = Events {
-        shared: Arc::clone(shared),
         source,
-        converting: None,
-        subject: call.subject,
-        encoding: call.encoding,
-        begin: Some(begin.into()),
+        begin,
+        writer: EventWriter::new(call.encoding),
         heartbeat: Box::pin(sleep(HEARTBEAT_EVERY)),
         ending: Box::pin(shared.ends()),
     };
@@ -164,47 +167,19 @@ async fn send(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
 /// What comes from the server.
 struct Source {
     socket: UnixStream,
-    received: Received,
-}
-
-fn malformed(_: ReplyError) -> io::Error {
-    io::ErrorKind::InvalidData.into()
-}
-
-/// Input that is not decoded.
-#[derive(Default)]
-struct Received {
-    decoder: ReplyDecoder,
+    /// It is not yet in an event.
     input: Vec<u8>,
 }
 
-impl Received {
-    /// The events of all complete replies.
-    fn take_events(&mut self, subject: Subject, encoding: Encoding) -> io::Result<Vec<u8>> {
-        let (mut at, mut events) = (0, Vec::new());
-        while let Some((value, len)) = self.decoder.decode(&self.input[at..]).map_err(malformed)? {
-            at += len;
-            write_event(&mut events, subject, &value, encoding);
-        }
-        self.input.drain(..at);
-        Ok(events)
-    }
-}
-
 impl Source {
-    fn new(socket: UnixStream) -> Self {
-        Self { socket, received: Received::default() }
-    }
-
     /// Waits for more input. Whether some came, and not the end.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             ready!(self.socket.poll_read_ready(cx))?;
-            let input = &mut self.received.input;
-            let begin = input.len();
-            input.resize(begin + READ_BYTES, 0);
-            let read = self.socket.try_read(&mut input[begin..]);
-            input.truncate(begin + *read.as_ref().unwrap_or(&0));
+            let begin = self.input.len();
+            self.input.resize(begin + READ_BYTES, 0);
+            let read = self.socket.try_read(&mut self.input[begin..]);
+            self.input.truncate(begin + *read.as_ref().unwrap_or(&0));
             match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return Poll::Ready(read.map(|count| count > 0)),
@@ -212,15 +187,14 @@ impl Source {
         }
     }
 
-    /// The next reply alone; an error is one of the request. None at the end.
-    async fn reply(&mut self) -> Result<Option<Value>, Failure> {
+    /// The length of the next reply, which has come; an error is one of the request. None at the end.
+    async fn reply_len(&mut self) -> Result<Option<usize>, Failure> {
+        let mut decoder = ReplyDecoder::new();
         loop {
-            let Received { decoder, input } = &mut self.received;
-            if let Ok(Some((value, len))) = decoder.decode(input) {
-                input.drain(..len);
+            if let Ok(Some((value, len))) = decoder.decode(&self.input) {
                 return match value {
                     Value::Error(text) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
-                    value => Ok(Some(value)),
+                    _ => Ok(Some(len)),
                 };
             }
             if !matches!(std::future::poll_fn(|cx| self.poll_more(cx)).await, Ok(true)) {
@@ -230,65 +204,15 @@ impl Source {
     }
 }
 
-/// The input that is left, and the events made of the rest.
-type Converted = io::Result<(Received, Vec<u8>)>;
-
 /// The body of a response.
 struct Events {
-    shared: Arc<Shared>,
     source: Source,
-    /// Makes events of what has come, which is not there until it has ended.
-    converting: Option<Pin<Box<dyn Future<Output = Converted> + Send>>>,
-    subject: Subject,
-    encoding: Encoding,
-    /// The first event, which came before there was a body.
-    begin: Option<Bytes>,
+    /// Comes before what is written.
+    begin: Vec<u8>,
+    writer: EventWriter,
     heartbeat: Pin<Box<Sleep>>,
     /// The end of the server.
     ending: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl Events {
-    /// True if a subscriber over RESP would be closed with so many bytes pending. A reader that does not keep up holds
-    /// what was read for it, which the server does not see: the message, or the event made of it, which is longer.
-    fn is_too_much(&self, bytes: usize) -> bool {
-        let hard_bytes = || {
-            let limits = self.shared.config.settings().output_limits();
-            usize::try_from(limits.of(ClientClass::Pubsub).hard_bytes).unwrap_or(usize::MAX)
-        };
-        bytes > AT_ONCE_BYTES && (1..bytes).contains(&hard_bytes())
-    }
-
-    /// Events of what has come.
-    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
-        let (subject, encoding) = (self.subject, self.encoding);
-        let received = &mut self.source.received;
-        if self.converting.is_none() {
-            if received.input.len() <= AT_ONCE_BYTES {
-                return Poll::Ready(received.take_events(subject, encoding));
-            }
-            // A long message comes in many parts, and is converted once.
-            if received.decoder.reply_len(&received.input).map_err(malformed)?.is_none() {
-                return Poll::Ready(Ok(Vec::new()));
-            }
-        }
-        let converting = self.converting.get_or_insert_with(|| {
-            let (shared, mut received) = (Arc::clone(&self.shared), std::mem::take(received));
-            Box::pin(async move {
-                let convert = move || {
-                    let events = received.take_events(subject, encoding)?;
-                    Ok((received, events))
-                };
-                let converted = shared.waiting.convert_beside(convert).await;
-                converted.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionAborted.into()))
-            })
-        });
-        let converted = ready!(converting.as_mut().poll(cx));
-        self.converting = None;
-        let (received, events) = converted?;
-        self.source.received = received;
-        Poll::Ready(Ok(events))
-    }
 }
 
 impl hyper::body::Body for Events {
@@ -300,71 +224,177 @@ impl hyper::body::Body for Events {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        if let Some(begin) = this.begin.take() {
-            return Poll::Ready(Some(Ok(Frame::data(begin))));
-        }
         if this.ending.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        let events = loop {
-            let events = ready!(this.poll_events(cx))?;
-            if this.is_too_much(events.len()) || this.is_too_much(this.source.received.input.len())
-            {
-                return Poll::Ready(None);
-            }
+        let mut events = std::mem::take(&mut this.begin);
+        loop {
+            this.writer.write(&mut events, &this.source.input)?;
+            this.source.input.clear();
             if !events.is_empty() {
-                break events;
+                break;
             }
             match this.source.poll_more(cx)? {
                 Poll::Ready(true) => {}
                 // The server has closed the connection: the client has lost its rights, or read too slowly.
                 Poll::Ready(false) => return Poll::Ready(None),
+                // The rest of an event comes without it.
+                Poll::Pending if this.writer.is_inside() => return Poll::Pending,
                 Poll::Pending => {
                     ready!(this.heartbeat.as_mut().poll(cx));
-                    break HEARTBEAT.to_vec();
+                    events.extend_from_slice(HEARTBEAT);
+                    break;
                 }
             }
-        };
+        }
         this.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT_EVERY);
         Poll::Ready(Some(Ok(Frame::data(events.into()))))
     }
 }
 
-/// Appends the event of a reply, whatever it is.
-fn write_event(out: &mut Vec<u8>, subject: Subject, value: &Value, encoding: Encoding) {
-    let mut text = Vec::new();
-    match (subject, value) {
-        (Subject::Channels, Value::Array(parts) | Value::Push(parts)) => {
-            for (index, part) in parts.iter().enumerate() {
-                if index > 0 {
-                    text.push(b',');
-                }
-                // The kind of the event comes first, and counts are no strings.
-                write_part(&mut text, part, if index == 0 { Encoding::Text } else { encoding });
-            }
-        }
-        (Subject::Commands, Value::Simple(status)) if status == b"OK" => {
-            text.extend_from_slice(b"\"OK\"");
-        }
-        (_, value) => write_part(&mut text, value, encoding),
-    }
-    let text = String::from_utf8_lossy(&text);
-    for line in text.split(['\r', '\n']) {
-        out.extend_from_slice(b"data: ");
-        out.extend_from_slice(line.as_bytes());
-        out.push(b'\n');
-    }
-    out.push(b'\n');
+/// Writes an event for each reply, as its bytes come.
+struct EventWriter {
+    encoding: Encoding,
+    next: Next,
+    /// Parts of the event begun, and those of them that are written or begun.
+    parts: usize,
+    begun: usize,
+    /// The beginning of a line of the protocol, of a character, or of a group of base64.
+    kept: Vec<u8>,
 }
 
-fn write_part(text: &mut Vec<u8>, part: &Value, encoding: Encoding) {
-    match part {
-        Value::Int(number) => text.extend_from_slice(number.to_string().as_bytes()),
-        Value::Simple(bytes) | Value::Bulk(bytes) | Value::Error(bytes) => match encoding {
-            Encoding::Text => text.extend_from_slice(bytes),
-            Encoding::Base64 => tierce_json::append_base64(text, bytes),
-        },
-        _ => {}
+/// What comes next in a reply.
+#[derive(PartialEq, Eq)]
+enum Next {
+    /// A line of the protocol.
+    Line,
+    /// A number, or a text that ends with its line.
+    Number,
+    Text,
+    /// So many bytes of a string.
+    Bytes(usize),
+}
+
+impl EventWriter {
+    fn new(encoding: Encoding) -> Self {
+        Self { encoding, next: Next::Line, parts: 0, begun: 0, kept: Vec::new() }
+    }
+
+    /// Whether an event is incomplete.
+    fn is_inside(&self) -> bool {
+        self.parts > 0
+    }
+
+    /// Appends what this input adds.
+    fn write(&mut self, out: &mut Vec<u8>, mut input: &[u8]) -> io::Result<()> {
+        while let Some(first) = input.first() {
+            let is_text = self.kept.is_empty() && matches!(first, b'+' | b'-' | b':');
+            let (taken, is_end) = match self.next {
+                Next::Line if is_text => {
+                    self.begin_part(out);
+                    self.next = if *first == b':' { Next::Number } else { Next::Text };
+                    input = &input[1..];
+                    continue;
+                }
+                Next::Line | Next::Number | Next::Text => {
+                    match input.iter().position(|byte| *byte == b'\n') {
+                        Some(end) => (end + 1, true),
+                        None => (input.len(), false),
+                    }
+                }
+                Next::Bytes(left) => (left.min(input.len()), left <= input.len()),
+            };
+            let (bytes, rest) = input.split_at(taken);
+            input = rest;
+            match self.next {
+                Next::Line => {
+                    self.kept.extend_from_slice(bytes);
+                    if is_end {
+                        self.read_line(out)?;
+                    }
+                    continue;
+                }
+                Next::Number | Next::Text => {
+                    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+                    self.write_bytes(out, text.strip_suffix(b"\r").unwrap_or(text), is_end);
+                }
+                Next::Bytes(left) => {
+                    self.write_bytes(out, bytes, is_end);
+                    self.next = Next::Bytes(left - taken);
+                }
+            }
+            if is_end {
+                self.end_part(out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the line that is kept. An empty one is the rest of a string.
+    fn read_line(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        let line = std::mem::take(&mut self.kept);
+        let Some((kind, number)) = line.trim_ascii_end().split_first() else { return Ok(()) };
+        let number = number::parse_i64(number).ok_or(io::ErrorKind::InvalidData)?;
+        let number = usize::try_from(number);
+        match (kind, number) {
+            (b'*' | b'>', Ok(parts)) if self.parts == 0 && parts > 0 => self.parts = parts,
+            (b'$', Ok(len @ 1..)) => {
+                self.begin_part(out);
+                self.next = Next::Bytes(len);
+            }
+            // An empty string, or null.
+            (b'$', _) => {
+                self.begin_part(out);
+                self.end_part(out);
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(())
+    }
+
+    fn begin_part(&mut self, out: &mut Vec<u8>) {
+        // A reply that is no array is the only one.
+        self.parts = self.parts.max(1);
+        out.extend_from_slice(if self.begun == 0 { b"data: " } else { b"," });
+        self.begun += 1;
+    }
+
+    fn end_part(&mut self, out: &mut Vec<u8>) {
+        self.next = Next::Line;
+        if self.begun == self.parts {
+            out.extend_from_slice(b"\n\n");
+            (self.parts, self.begun) = (0, 0);
+        }
+    }
+
+    /// Appends bytes of a part: all that make up characters, or groups of base64.
+    fn write_bytes(&mut self, out: &mut Vec<u8>, bytes: &[u8], is_end: bool) {
+        // The kind of the event comes first, and counts are no strings.
+        let is_text = self.begun == 1 && self.parts > 1 || self.next == Next::Number;
+        let encoding = if is_text { Encoding::Text } else { self.encoding };
+        self.kept.extend_from_slice(bytes);
+        let len = self.kept.len();
+        let whole = match encoding {
+            _ if is_end => len,
+            Encoding::Base64 => len - len % 3,
+            Encoding::Text => {
+                // Before the byte with which the last character begins, unless that has four.
+                let begin = len.saturating_sub(3);
+                let first = self.kept[begin..].iter().rposition(|byte| *byte >= 0xc0);
+                first.map_or(len, |first| begin + first)
+            }
+        };
+        let whole = self.kept.drain(..whole).collect::<Vec<_>>();
+        match encoding {
+            Encoding::Base64 => out.extend_from_slice(STANDARD.encode(whole).as_bytes()),
+            Encoding::Text => {
+                for (index, line) in String::from_utf8_lossy(&whole).split(['\r', '\n']).enumerate()
+                {
+                    out.extend_from_slice(if index > 0 { b"\ndata: " } else { b"" });
+                    out.extend_from_slice(line.as_bytes());
+                }
+            }
+        }
     }
 }
 
@@ -372,23 +402,31 @@ fn write_part(text: &mut Vec<u8>, part: &Value, encoding: Encoding) {
 mod tests {
     use super::*;
 
-    fn event(subject: Subject, reply: &[u8], encoding: Encoding) -> String {
-        let (value, _) = ReplyDecoder::new().decode(reply).expect("a reply").expect("all of it");
-        let mut out = Vec::new();
-        write_event(&mut out, subject, &value, encoding);
-        String::from_utf8(out).expect("text")
+    /// Each byte may come alone.
+    #[track_caller]
+    fn check(reply: &[u8], encoding: Encoding, expected: &str) {
+        for size in 1..=reply.len() {
+            let (mut writer, mut out) = (EventWriter::new(encoding), Vec::new());
+            for piece in reply.chunks(size) {
+                writer.write(&mut out, piece).expect("a reply");
+            }
+            assert!(!writer.is_inside());
+            assert_eq!(String::from_utf8(out).expect("text"), expected, "{size}");
+        }
     }
 
     #[test]
     fn messages_are_events() {
-        let check = |reply: &[u8], expected| {
-            assert_eq!(event(Subject::Channels, reply, Encoding::Text), expected);
-        };
+        let check = |reply: &[u8], expected: &str| check(reply, Encoding::Text, expected);
         check(b"*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n", "data: subscribe,ch,1\n\n");
         check(b"*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$3\r\na,b\r\n", "data: message,ch,a,b\n\n");
         check(
             b"*4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$2\r\nch\r\n$1\r\nx\r\n",
             "data: pmessage,c*,ch,x\n\n",
+        );
+        check(
+            b"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n*3\r\n$7\r\nmessage\r\n$0\r\n\r\n$0\r\n\r\n",
+            "data: unsubscribe,,0\n\ndata: message,,\n\n",
         );
         // A line of an event ends with any of these, so a message cannot forge another one.
         check(
@@ -399,25 +437,40 @@ mod tests {
             b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\xff\x00\r\n",
             "data: message,c,\u{fffd}\0\n\n",
         );
+        for text in [
+            &b"\xf0\x9f\xa6\x80\xe2\x82\xac\xc3\xa9"[..],
+            b"\xf0\x9f\xa6a\xe2\x82",
+            b"\x80\x80\x80\x80\xc3",
+        ] {
+            let head = format!("*2\r\n$7\r\nmessage\r\n${}\r\n", text.len());
+            let expected = format!("data: message,{}\n\n", String::from_utf8_lossy(text));
+            check(&[head.as_bytes(), text, b"\r\n"].concat(), &expected);
+        }
     }
 
     #[test]
     fn bytes_are_base64_on_request() {
-        let message = b"*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$2\r\n\xff\x00\r\n";
-        let event = event(Subject::Channels, message, Encoding::Base64);
-        assert_eq!(event, "data: message,Y2g=,/wA=\n\n");
+        let message =
+            b"*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$5\r\n\xff\x00\n\r\n\r\n*2\r\n$1\r\nx\r\n:17\r\n";
+        let events = "data: message,Y2g=,/wAKDQo=\n\ndata: x,17\n\n";
+        check(message, Encoding::Base64, events);
     }
 
     #[test]
     fn commands_of_clients_are_events() {
-        let check = |reply: &[u8], expected| {
-            assert_eq!(event(Subject::Commands, reply, Encoding::Text), expected);
-        };
-        check(b"+OK\r\n", "data: \"OK\"\n\n");
         check(
-            b"+1.5 [0 127.0.0.1:1] \"GET\" \"k\"\r\n",
-            "data: 1.5 [0 127.0.0.1:1] \"GET\" \"k\"\n\n",
+            b"+1.5 [0 127.0.0.1:1] \"GET\" \"k\"\r\n+2 x\r\n",
+            Encoding::Text,
+            "data: 1.5 [0 127.0.0.1:1] \"GET\" \"k\"\n\ndata: 2 x\n\n",
         );
+    }
+
+    #[test]
+    fn other_replies_are_none() {
+        for reply in [&b"*0\r\n"[..], b"x1\r\n", b"$x\r\n", b"*1\r\n*1\r\n"] {
+            let mut writer = EventWriter::new(Encoding::Text);
+            assert!(writer.write(&mut Vec::new(), reply).is_err(), "{}", reply.escape_ascii());
+        }
     }
 
     #[test]
