@@ -128,6 +128,32 @@ fn long_bodies_and_replies_are_converted_on_other_threads() {
     }
 }
 
+/// Otherwise many of them keep the threads that encode from others, and the server from ending.
+#[test]
+fn nothing_is_encoded_for_clients_that_have_gone() {
+    let http = start();
+    let mut c = http.server.connect();
+    c.request(&[&b"SET"[..], b"long", &b"\"\n".repeat(1 << 20)]);
+    c.expect("+OK");
+    c.check("CLIENT PAUSE 3600000 WRITE", "+OK");
+    let reads = request("POST /", LOCAL, br#"["GETEX","long","PERSIST"]"#);
+    let mut clients: Vec<_> = (0..40).map(|_| http.connect()).collect();
+    clients.iter_mut().for_each(|client| client.write_all(&reads).expect("sent"));
+    wait_until("all are read", || c.ask("INFO stats").text().contains("http_requests:40\r\n"));
+    drop(clients);
+    wait_until("all are gone", || c.ask("INFO clients").text().contains("http_clients:0\r\n"));
+    let before = http.server.cpu_ticks();
+    c.check("CLIENT UNPAUSE", "+OK");
+    // Replies are encoded in the order of their commands.
+    wait_until("all are run", || c.ask("INFO commandstats").text().contains("getex:calls=40,"));
+    assert_eq!(exchange(&http, &reads).0, 200);
+    let of_gone = http.server.cpu_ticks() - before;
+    let before = http.server.cpu_ticks();
+    (0..10).for_each(|_| assert_eq!(exchange(&http, &reads).0, 200));
+    let of_ten = http.server.cpu_ticks() - before;
+    assert!(of_gone < of_ten, "{of_gone} ticks, and {of_ten} for ten replies");
+}
+
 /// Processor time of the thread that answers requests over HTTP, in hundredths of a second.
 fn http_ticks(http: &Both) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", http.server.pid())).expect("the process");

@@ -21,8 +21,6 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hyper::body::Frame;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
@@ -386,7 +384,7 @@ impl EventWriter {
         };
         let whole = self.kept.drain(..whole).collect::<Vec<_>>();
         match encoding {
-            Encoding::Base64 => out.extend_from_slice(STANDARD.encode(whole).as_bytes()),
+            Encoding::Base64 => tierce_json::append_base64(out, whole),
             Encoding::Text => {
                 for (index, line) in String::from_utf8_lossy(&whole).split(['\r', '\n']).enumerate()
                 {

@@ -4,7 +4,7 @@
 //! Requests are stateless. So commands are refused that only act on a connection, or that wait for keys.
 
 use std::cell::Cell;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -102,13 +102,12 @@ pub(crate) async fn run(
 ) -> Result<Vec<u8>, Failure> {
     let output = Output::with_room(REPLY_BYTES_MAX);
     let mut work = Work { caller, output, through: 0 };
-    // Dropped when nobody waits for the response any more.
-    let client = Arc::new(());
+    let body = Body { form: calls.form, together: calls.together, count: calls.commands.len() };
     let are_few = calls.commands.len() <= AT_ONCE_MAX && calls.bytes <= AT_ONCE_BYTES;
     if !calls.together && are_few {
         work.run_at_once(kernel, &calls)?;
         if work.through == calls.commands.len() {
-            return work.encode(shared, &calls, None).await;
+            return body.encode(shared, work.output, None).await;
         }
     }
     loop {
@@ -118,20 +117,20 @@ pub(crate) async fn run(
         let permit = match permit {
             Ok(permit) => permit,
             Err(failure) if work.through == 0 => return Err(failure),
-            Err(failure) => return work.encode(shared, &calls, Some(&failure)).await,
+            Err(failure) => return body.encode(shared, work.output, Some(&failure)).await,
         };
-        let (shared, kernel) = (Arc::clone(shared), Arc::clone(kernel));
-        let client = Arc::downgrade(&client);
-        // The thread encodes the replies as well, and frees them and the commands: both may be many.
+        let threads = (Arc::clone(shared), Arc::clone(kernel));
+        // The thread frees the commands, too, which may be many.
         let ran = spawn_blocking(move || {
-            let _permit = permit;
+            let (_permit, (shared, kernel)) = (permit, threads);
             match calls.together {
-                true => Ran::Through(work.run_together(&shared, &kernel, &calls, &client)),
-                false => work.run_rest(&shared, &kernel, calls, effort, &client),
+                true => Ran::Through(work.run_together(&shared, &kernel, &calls)),
+                false => work.run_rest(&shared, &kernel, calls, effort),
             }
         });
         match ran.await.map_err(|_| ending())? {
-            Ran::Through(body) => return body,
+            // The thread is free again for others. A client that has gone does not come here.
+            Ran::Through(output) => return body.encode(shared, output?, None).await,
             Ran::GivesWay(left) => (work, calls) = *left,
         }
     }
@@ -139,9 +138,51 @@ pub(crate) async fn run(
 
 /// The state in which a thread has left a request.
 enum Ran {
-    Through(Result<Vec<u8>, Failure>),
+    Through(Result<Output, Failure>),
     /// A command waits for a key, and another request for the thread.
     GivesWay(Box<(Work, Calls)>),
+}
+
+/// How the replies of a request become the body of its response.
+#[derive(Clone, Copy)]
+struct Body {
+    form: Form,
+    together: bool,
+    /// Commands of the request.
+    count: usize,
+}
+
+impl Body {
+    /// The body with these replies; commands that have none have failed for the reason `rest`.
+    async fn encode(
+        self,
+        shared: &Shared,
+        output: Output,
+        rest: Option<&Failure>,
+    ) -> Result<Vec<u8>, Failure> {
+        let bytes = output.written();
+        let rest = rest.map(|failure| Value::Error(failure.text().as_bytes().into()));
+        let encode = move || {
+            let mut replies = tierce_json::decode(&output.into_bytes())?;
+            if self.together {
+                replies = of_transaction(replies.pop())?;
+            }
+            if let Some(error) = rest {
+                replies.resize(self.count, error);
+            }
+            Ok(self.form.encode(&replies)?)
+        };
+        shared.waiting.convert(bytes, encode).await?
+    }
+}
+
+/// The replies in that of EXEC.
+fn of_transaction(exec: Option<Value>) -> Result<Vec<Value>, Failure> {
+    match exec {
+        Some(Value::Array(values)) => Ok(values),
+        Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
+        _ => Err(Failure::malformed("ERR the transaction has no reply")),
+    }
 }
 
 struct Work {
@@ -177,35 +218,8 @@ impl Work {
         Ok(())
     }
 
-    /// The body with the replies to what was done at once; the rest fails for this reason.
-    async fn encode(
-        self,
-        shared: &Shared,
-        calls: &Calls,
-        rest: Option<&Failure>,
-    ) -> Result<Vec<u8>, Failure> {
-        let (form, count, output) = (calls.form, calls.commands.len(), self.output);
-        let bytes = output.written();
-        let rest = rest.map(|failure| Value::Error(failure.text().as_bytes().into()));
-        let encode = move || {
-            let mut replies = tierce_json::decode(&output.into_bytes())?;
-            if let Some(error) = rest {
-                replies.resize(count, error);
-            }
-            Ok(form.encode(&replies)?)
-        };
-        shared.waiting.convert(bytes, encode).await?
-    }
-
-    /// Runs those that are left, and encodes all replies.
-    fn run_rest(
-        mut self,
-        shared: &Shared,
-        kernel: &Kernel,
-        calls: Calls,
-        effort: Effort,
-        client: &Weak<()>,
-    ) -> Ran {
+    /// Runs those that are left.
+    fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: Calls, effort: Effort) -> Ran {
         let mut owed = Owed::default();
         while let Some(command) = calls.commands.get(self.through) {
             let args = command.as_args();
@@ -229,11 +243,7 @@ impl Work {
                 return Ran::Through(Err(failure));
             }
         }
-        let body = settle(shared, kernel, owed)
-            .and_then(|()| is_waited_for(client))
-            .and_then(|()| Ok(tierce_json::decode(&self.output.into_bytes())?))
-            .and_then(|replies| Ok(calls.form.encode(&replies)?));
-        Ran::Through(body)
+        Ran::Through(settle(shared, kernel, owed).map(|()| self.output))
     }
 
     /// Runs all in one transaction.
@@ -242,8 +252,7 @@ impl Work {
         shared: &Shared,
         kernel: &Kernel,
         calls: &Calls,
-        client: &Weak<()>,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Output, Failure> {
         let fails = |error: &CommandError| Failure::of_command(error.as_str());
         self.caller.begin_transaction().map_err(|error| fails(&error))?;
         let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
@@ -254,9 +263,8 @@ impl Work {
                 let (caller, output) = (&mut self.caller, &mut self.output);
                 let _ = kernel.execute_beside(caller, args, output, &gives_up, &|| false);
             }
-            let queued = tierce_json::decode(
-                &std::mem::replace(&mut self.output, Output::new()).into_bytes(),
-            )?;
+            let queued =
+                tierce_json::decode(&std::mem::replace(&mut self.output, Output::new()).into_bytes())?;
             if let Some(Value::Error(cause)) = queued.first() {
                 let cause = String::from_utf8_lossy(cause);
                 let text = format!("EXECABORT Transaction discarded because of: {cause}");
@@ -267,12 +275,7 @@ impl Work {
         let owed = kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
         self.check()?;
         settle(shared, kernel, owed)?;
-        is_waited_for(client)?;
-        match tierce_json::decode(&self.output.into_bytes())?.pop() {
-            Some(Value::Array(values)) => Ok(calls.form.encode(&values)?),
-            Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
-            _ => Err(Failure::malformed("ERR the transaction has no reply")),
-        }
+        Ok(self.output)
     }
 
     /// Whether a command is not for requests over HTTP; it has its reply then.
@@ -298,11 +301,6 @@ impl Work {
         let text = format!("ERR the replies are longer than {REPLY_BYTES_MAX} bytes");
         Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text))
     }
-}
-
-/// All is done that a request has asked for. Its replies are not encoded for a client that has gone.
-fn is_waited_for(client: &Weak<()>) -> Result<(), Failure> {
-    if client.strong_count() > 0 { Ok(()) } else { Err(ending()) }
 }
 
 /// Waits for the bucket, once for all commands of a request.

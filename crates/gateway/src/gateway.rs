@@ -44,6 +44,12 @@ const THREADS_WITHOUT_DATA: usize = 4;
 /// Threads for bodies and replies of more than [`AT_ONCE_BYTES`].
 const CONVERTING_THREADS: usize = 4;
 
+/// So many of these convert bodies and replies that are [`LARGE_BYTES`] long or longer.
+const CONVERTING_LARGE_THREADS: usize = CONVERTING_THREADS - 1;
+
+/// What is shorter is converted in some milliseconds, and waits for nothing longer.
+const LARGE_BYTES: usize = 1 << 20;
+
 /// The runtime's thread parses and encodes so many bytes itself, in less than a millisecond. More would hold up all
 /// other requests.
 pub(crate) const AT_ONCE_BYTES: usize = 64 * 1024;
@@ -54,6 +60,7 @@ pub(crate) struct Waiting {
     brief: Threads,
     without_data: Threads,
     converting: Arc<Semaphore>,
+    converting_large: Arc<Semaphore>,
 }
 
 /// Threads for requests of one kind.
@@ -104,6 +111,7 @@ impl Waiting {
             brief: Threads::new(BRIEF_THREADS),
             without_data: Threads::new(THREADS_WITHOUT_DATA),
             converting: Arc::new(Semaphore::new(CONVERTING_THREADS)),
+            converting_large: Arc::new(Semaphore::new(CONVERTING_LARGE_THREADS)),
         }
     }
 
@@ -114,17 +122,16 @@ impl Waiting {
         bytes: usize,
         convert: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        if bytes <= AT_ONCE_BYTES { Ok(convert()) } else { self.convert_beside(convert).await }
-    }
-
-    /// Parses or encodes on another thread.
-    pub(crate) async fn convert_beside<T: Send + 'static>(
-        &self,
-        convert: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Failure> {
+        if bytes <= AT_ONCE_BYTES {
+            return Ok(convert());
+        }
+        let large = match bytes >= LARGE_BYTES {
+            true => Some(Arc::clone(&self.converting_large).acquire_owned().await),
+            false => None,
+        };
         let permit = Arc::clone(&self.converting).acquire_owned().await;
         let converted = spawn_blocking(move || {
-            let _permit = permit;
+            let _permits = (permit, large);
             convert()
         });
         converted.await.map_err(|_| ending())
@@ -518,5 +525,30 @@ mod tests {
             let thread = runtime.block_on(converted).expect("a thread");
             assert_eq!(thread == here, is_here, "{bytes}");
         }
+    }
+    #[test]
+    fn long_conversions_leave_a_thread_to_shorter_ones() {
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let waiting = Arc::new(Waiting::new());
+        let (release, released) = std_mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let converted = runtime.block_on(async {
+            let mut long = JoinSet::new();
+            for _ in 0..2 * CONVERTING_THREADS {
+                let (waiting, released) = (Arc::clone(&waiting), Arc::clone(&released));
+                let convert = move || released.lock().recv().is_err();
+                long.spawn(async move { waiting.convert(LARGE_BYTES, convert).await });
+            }
+            while waiting.converting_large.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            let converted = timeout(THREAD_PATIENCE, waiting.convert(LARGE_BYTES - 1, || ())).await;
+            drop(release);
+            while let Some(done) = long.join_next().await {
+                assert!(done.expect("no panic").expect("a thread"));
+            }
+            converted
+        });
+        converted.expect("in time").expect("a thread");
     }
 }
