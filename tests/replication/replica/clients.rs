@@ -1,6 +1,6 @@
 //! What clients of a replica may do, what they are told, and what they hear.
 
-use tierce_harness::Both;
+use tierce_harness::{Both, wait_until};
 
 use super::{wait_for_link, wait_for_reply};
 use crate::memcached;
@@ -92,6 +92,27 @@ fn old_data_are_shown_or_not() {
     c.check("CONFIG SET replica-serve-stale-data no", "+OK");
     c.check("REPLICAOF NO ONE", "+OK");
     c.check("GET k", r#""v""#);
+}
+
+/// Its primary decides what there is room for.
+#[test]
+fn a_replica_beyond_its_memory_limit_answers_its_clients() {
+    for policy in ["noeviction", "allkeys-lru", "spill"] {
+        let primary = Primary::new();
+        let launch = primary.replica().with("maxmemory", "1").with("maxmemory-policy", policy);
+        let server = launch.start();
+        let mut c = server.connect();
+        let mut follower = primary.give_copy(1, &[("k", "v")]);
+        wait_for_link(&mut c, "up");
+        follower.send(stream(&["MULTI", "SET l w", "EXEC"]));
+        wait_until("it is applied", || c.ask("GET l").to_string() == r#""w""#);
+        c.check("MULTI", "+OK");
+        c.check("GET k", "+QUEUED");
+        c.check("PING", "+QUEUED");
+        c.check("EXEC", r#"["v", +PONG]"#);
+        c.check("PFCOUNT p", ":0");
+        c.check("SET k w", "-READONLY You can't write against a read only replica.");
+    }
 }
 
 #[test]

@@ -158,9 +158,12 @@ impl Engine {
     }
 
     /// Makes room before something that may add data, if memory is short or would be with so many `bytes` more.
-    /// Releases the shard of the last request if that takes an eviction.
+    /// Releases the shard of the last request if that takes an eviction. A replica has the memory that its primary says.
     #[inline]
     pub fn make_room(&self, locks: &mut ShardLocks<'_>, bytes: usize, now_ms: i64) -> Room {
+        if self.keyspace.is_following() {
+            return Room::Enough;
+        }
         if bytes > 0 && self.cannot_fit(bytes) {
             return Room::None;
         }
