@@ -36,6 +36,25 @@ impl Listener {
         messages.collect()
     }
 
+    /// The events and the messages of `ch` so far.
+    fn told(&mut self) -> Vec<String> {
+        self.publisher.check("PUBLISH ch end", ":1");
+        let told = std::iter::from_fn(|| {
+            loop {
+                let reply = self.subscriber.reply();
+                let [.., channel, text] = reply.items() else { panic!("not a message: {reply}") };
+                match channel.text().split_once(":") {
+                    None => break Some(text.text().to_owned()).filter(|text| text != "end"),
+                    Some(("__keyevent@0__", event)) => {
+                        break Some(format!("{event} {}", text.text()));
+                    }
+                    Some(_) => {}
+                }
+            }
+        });
+        told.collect()
+    }
+
     /// What `line` leads to.
     fn check(&mut self, client: &mut Connection, line: &str, expected: &[&str]) {
         client.ask(line);
@@ -148,6 +167,32 @@ fn a_message_of_the_same_client_comes_behind_what_it_has_changed() {
     client.send(lines.map(encode).concat());
     let messages: Vec<_> = (0..4).map(|_| listener.next()).collect();
     assert_eq!(messages, ["event@0 set k", "end first", "event@0 del k", "end last"]);
+}
+
+/// Clients that hear both learn from a message of all changes before it.
+#[test]
+fn messages_of_transactions_and_programs_come_between_the_events_of_their_changes() {
+    for threads in ["1", "2"] {
+        let server = launch().with("threads", threads).start();
+        let mut listener = Listener::of(&server, "KE$g");
+        let mut client = server.connect();
+        listener.subscriber.check("SUBSCRIBE ch", r#"["subscribe", "ch", :3]"#);
+        let script = "redis.call('publish', KEYS[1], 0) redis.call('set', KEYS[2], 1) redis.call('publish', KEYS[1], 1) redis.call('del', KEYS[2]) redis.call('publish', KEYS[1], 2)";
+        let of_script = ["0", "set s", "1", "del s", "2"];
+        let hash = client.call(&["SCRIPT", "LOAD", script]).text().to_owned();
+        let call = format!("EVALSHA {hash} 2 ch s");
+        client.check(&call, "nil");
+        assert_eq!(listener.told(), of_script, "{threads} threads");
+        client.check("MULTI", "+OK");
+        for line in
+            ["SET a v", "PUBLISH ch x", &call, "SET b v", "SPUBLISH ch y", "DEL a", "PUBLISH ch z"]
+        {
+            client.check(line, "+QUEUED");
+        }
+        client.ask("EXEC");
+        let expected = [&["set a", "x"][..], &of_script, &["set b", "del a", "z"]].concat();
+        assert_eq!(listener.told(), expected, "{threads} threads");
+    }
 }
 
 #[test]

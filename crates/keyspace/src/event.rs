@@ -3,7 +3,8 @@
 //! A command names what it does with [`Db::event`]; the keyspace names what happens by itself (a key
 //! expires, is evicted, is new). Events are collected under the locks of their shards and handed to the
 //! [`EventSink`] of the keyspace when the shards are unlocked, after the record of the same changes has been
-//! appended to the log.
+//! appended to the log. Those ahead of a message that a transaction or program sends are delivered with it, before
+//! that ([`ShardLocks::deliver_events`]).
 //!
 //! **Order.** They are delivered before the shards are unlocked. So the events of one key, and of one shard,
 //! are in the order of its changes, whichever threads make them.
@@ -236,15 +237,20 @@ impl<S: EventSink + ?Sized> EventSink for Arc<S> {
     }
 }
 
-/// The events of the shards that one thread has unlocked together.
-pub struct EventBatch<'a>(&'a Collected);
+/// Events of the shards that one thread unlocks together.
+pub struct EventBatch<'a> {
+    collected: &'a Collected,
+    len: usize,
+}
 
 impl EventBatch<'_> {
     /// They, in their order.
     pub fn iter(&self) -> impl Iterator<Item = KeyEvent<'_>> {
-        let mut begin = 0;
-        self.0.events.iter().map(move |noted| {
-            let key = &self.0.keys[begin..noted.key_end];
+        let Collected { events, keys, delivered } = self.collected;
+        let (before, events) = events[..self.len].split_at(*delivered);
+        let mut begin = before.last().map_or(0, |last| last.key_end);
+        events.iter().map(move |noted| {
+            let key = &keys[begin..noted.key_end];
             begin = noted.key_end;
             KeyEvent { event: noted.event, db: noted.db, key, origin: noted.origin }
         })
@@ -266,6 +272,8 @@ struct Collected {
     events: Vec<Noted>,
     /// Their keys, one behind the other.
     keys: Vec<u8>,
+    /// So many of them are delivered.
+    delivered: usize,
 }
 
 #[derive(Debug)]
@@ -280,7 +288,7 @@ struct Noted {
 impl Events {
     #[cold]
     pub(crate) fn note(&self, event: Event, db: DbIndex, key: &[u8], origin: Origin) {
-        let Collected { events, keys } = &mut *self.0.borrow_mut();
+        let Collected { events, keys, .. } = &mut *self.0.borrow_mut();
         keys.extend_from_slice(key);
         events.push(Noted { event, db, origin, key_end: keys.len() });
     }
@@ -292,7 +300,7 @@ impl Events {
 
     /// Takes all back but the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
-        let Collected { events, keys } = self.0.get_mut();
+        let Collected { events, keys, .. } = self.0.get_mut();
         events.truncate(len);
         keys.truncate(events.last().map_or(0, |last| last.key_end));
     }
@@ -302,15 +310,27 @@ impl Events {
         self.0.get_mut().events.is_empty()
     }
 
+    /// Delivers the first `len` to the listeners, unless they are.
+    #[cold]
+    fn deliver_first(&mut self, len: usize, keyspace: &Keyspace) {
+        let collected = self.0.get_mut();
+        let len = len.min(collected.events.len());
+        if let Some(sink) = keyspace.event_sink()
+            && collected.delivered < len
+        {
+            sink.deliver(&EventBatch { collected, len });
+            collected.delivered = len;
+        }
+    }
+
     /// Delivers them to the listeners, and is empty again.
     #[cold]
     pub(crate) fn deliver(&mut self, keyspace: &Keyspace) {
-        let collected = self.0.get_mut();
-        if let Some(sink) = keyspace.event_sink() {
-            sink.deliver(&EventBatch(collected));
-        }
-        collected.events.clear();
-        collected.keys.clear();
+        self.deliver_first(usize::MAX, keyspace);
+        let Collected { events, keys, delivered } = self.0.get_mut();
+        events.clear();
+        keys.clear();
+        *delivered = 0;
     }
 }
 
@@ -419,7 +439,22 @@ impl ShardLocks<'_> {
         }
     }
 
-    /// Whether there are events that have not been delivered yet.
+    /// How many events there are, for [`ShardLocks::deliver_events`].
+    #[must_use]
+    pub fn events_len(&mut self) -> usize {
+        self.thread.effects.noted().map_or(0, |notices| notices.events.len())
+    }
+
+    /// Delivers the first `len` events now: a message follows that was sent behind their changes. Nothing of these is
+    /// taken back any more.
+    pub fn deliver_events(&mut self, len: usize) {
+        let keyspace = self.thread.keyspace;
+        if let Some(notices) = self.thread.effects.noted() {
+            notices.events.deliver_first(len, keyspace);
+        }
+    }
+
+    /// Whether there are events that may not have been delivered yet.
     #[inline]
     #[must_use]
     pub fn has_events(&mut self) -> bool {
@@ -488,8 +523,9 @@ mod tests {
         events.truncate(len);
         note(&events, "five");
         events.truncate(len + 1);
-        let collected = events.0.get_mut();
-        let keys: Vec<_> = EventBatch(collected).iter().map(|event| event.key.to_vec()).collect();
+        let collected = &*events.0.get_mut();
+        let batch = EventBatch { collected, len: collected.events.len() };
+        let keys: Vec<_> = batch.iter().map(|event| event.key.to_vec()).collect();
         assert_eq!(keys, ["one", "", "three", "five"].map(|key| key.as_bytes().to_vec()));
         events.truncate(0);
         assert!(events.is_empty() && events.0.get_mut().keys.is_empty());

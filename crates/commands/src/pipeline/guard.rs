@@ -125,6 +125,11 @@ impl<'a, 'k> Guard<'a, 'k> {
         self.locks.unwatch(watch);
     }
 
+    /// Delivers the events of what was done so far, ahead of a message; see [`ShardLocks::deliver_events`].
+    pub fn deliver_events(&mut self) {
+        self.locks.deliver_events(usize::MAX);
+    }
+
     /// Whether the operations that follow count as uses of the keys they read or write.
     pub fn set_touch(&mut self, touch: Touch) {
         self.locks.set_touch(touch);

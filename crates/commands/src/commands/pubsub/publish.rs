@@ -46,6 +46,7 @@ fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     let pubsub = &ctx.kernel.pubsub;
     let weight = pubsub.weight_of_patterns(channel, WEIGHT_MAX);
     ctx.weigh(weight)?;
+    ctx.guard.deliver_events();
     ctx.caller.tell_replicas(&ctx.kernel.feed, b"PUBLISH", channel, message);
     let count = if weight > WEIGHT_MAX {
         pubsub.publish_in_steps(channel, message)
@@ -57,6 +58,7 @@ fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
 }
 
 fn publish_to_shard(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
+    ctx.guard.deliver_events();
     ctx.caller.tell_replicas(&ctx.kernel.feed, b"SPUBLISH", channel, message);
     let count = ctx.kernel.pubsub.publish_to_shard(channel, message, worker(ctx));
     ctx.reply.count(count);

@@ -273,7 +273,7 @@ impl<'k> ProgramHost<'_, 'k> {
                 return Err(Stop::Long);
             }
         }
-        self.outbox.publish(kind, channel, message);
+        self.outbox.publish(kind, channel, message, self.locks.events_len());
         let count = pubsub.receivers(kind, channel);
         Reply::new(&mut self.buffers.reply, proto).count(count);
         Ok(())

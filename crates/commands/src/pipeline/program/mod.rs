@@ -188,7 +188,7 @@ impl<'k> Context<'_, 'k> {
                     if let Some(outbox) = rest {
                         self.guard.end_turn();
                         let pace = if self.mode.may_leave() { Pace::AtOnce } else { Pace::InTurn };
-                        outbox.deliver(self.kernel, self.caller, pace);
+                        outbox.deliver(self.kernel, self.caller, self.guard.locks, pace);
                     }
                     return Ok(());
                 }
@@ -284,17 +284,17 @@ impl<'k> Context<'_, 'k> {
     /// changes; those to clients of this server not if that takes long, unless a transaction keeps the keys anyway.
     fn deliver(&mut self, ended: Ended, is_inside: bool) -> Ended {
         let Ended::Through(Some(outbox)) = ended else { return ended };
+        let takes_long =
+            || outbox.takes_long(self.kernel) || planted::is(Fault::MessagesWithoutLocks);
+        let comes_later = !is_inside && takes_long();
+        if !comes_later {
+            outbox.deliver(self.kernel, self.caller, self.guard.locks, Pace::AtOnce);
+        }
         if !is_inside {
             self.guard.locks.commit_effects();
         }
         outbox.tell_replicas(self.kernel, self.caller);
-        let takes_long =
-            || outbox.takes_long(self.kernel) || planted::is(Fault::MessagesWithoutLocks);
-        if !is_inside && takes_long() {
-            return Ended::Through(Some(outbox));
-        }
-        outbox.deliver(self.kernel, self.caller, Pace::AtOnce);
-        Ended::Through(None)
+        Ended::Through(comes_later.then_some(outbox))
     }
 
     /// Runs it with the shards locked. `held` says which these are.

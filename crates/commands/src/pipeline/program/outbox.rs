@@ -1,8 +1,9 @@
 //! What a program does beyond keys: messages, lines of the log, and what clients of MONITOR see of its calls.
 //!
-//! It happens when the program has ended, behind the events of its changes. So nothing of a run is seen that was taken
-//! back.
+//! It happens when the program has ended, so nothing of a run is seen that was taken back. Messages come between the
+//! events of the program's changes in the order of its calls, unless it takes long to deliver them: then behind.
 
+use tierce_keyspace::ShardLocks;
 use tierce_lua::LogLevel;
 use tierce_wire::resp::Args;
 
@@ -58,6 +59,8 @@ struct Message {
     kind: Kind,
     channel: Vec<u8>,
     text: Vec<u8>,
+    /// Events that there were before it.
+    events: usize,
 }
 
 impl Outbox {
@@ -87,11 +90,12 @@ impl Outbox {
         self.bytes
     }
 
-    /// A message for the subscribers of a channel.
-    pub(super) fn publish(&mut self, kind: Kind, channel: &[u8], text: &[u8]) {
+    /// A message for the subscribers of a channel, behind so many events.
+    pub(super) fn publish(&mut self, kind: Kind, channel: &[u8], text: &[u8], events: usize) {
         if !self.is_full() {
             self.bytes += size_of::<Message>() + channel.len() + text.len();
-            self.messages.push(Message { kind, channel: channel.to_vec(), text: text.to_vec() });
+            let (channel, text) = (channel.to_vec(), text.to_vec());
+            self.messages.push(Message { kind, channel, text, events });
         }
     }
 
@@ -130,32 +134,39 @@ impl Outbox {
 
     /// Puts its messages into the stream to replicas.
     pub(super) fn tell_replicas(&self, kernel: &Kernel, caller: &mut Caller) {
-        for Message { kind, channel, text } in &self.messages {
+        for Message { kind, channel, text, .. } in &self.messages {
             let command: &[u8] = if *kind == Kind::ShardChannel { b"SPUBLISH" } else { b"PUBLISH" };
             caller.tell_replicas(&kernel.feed, command, channel, text);
         }
     }
 
-    /// Has all of it happen here.
-    pub(super) fn deliver(self, kernel: &Kernel, caller: &Caller, pace: Pace) {
+    /// Has all of it happen here, with the events that come before.
+    pub(super) fn deliver(
+        &self,
+        kernel: &Kernel,
+        caller: &Caller,
+        locks: &mut ShardLocks<'_>,
+        pace: Pace,
+    ) {
         let mut work = WEIGHT_MAX;
-        for Message { kind, channel, text } in self.messages {
+        for Message { kind, channel, text, events } in &self.messages {
+            locks.deliver_events(*events);
             match (kind, pace) {
                 (Kind::ShardChannel, _) => {
-                    kernel.pubsub.publish_to_shard(&channel, &text, None);
+                    kernel.pubsub.publish_to_shard(channel, text, None);
                 }
-                (_, Pace::AtOnce) => work -= kernel.pubsub.notify(&channel, &text, work),
-                (_, Pace::InTurn) => publish(kernel, &channel, &text),
+                (_, Pace::AtOnce) => work -= kernel.pubsub.notify(channel, text, work),
+                (_, Pace::InTurn) => publish(kernel, channel, text),
             }
         }
         let rest = (self.hidden > 0).then(|| {
             let note = format!("# {} calls more", self.hidden);
             monitors::line_of_program(caller, [note.as_bytes()].into_iter())
         });
-        for line in self.shown.into_iter().chain(rest) {
-            kernel.tell_all(&Notice::Monitor(line.into()));
+        for line in self.shown.iter().chain(&rest) {
+            kernel.tell_all(&Notice::Monitor(line[..].into()));
         }
-        self.lines.into_iter().for_each(|(level, text)| log(kernel, level, &text));
+        self.lines.iter().for_each(|(level, text)| log(kernel, *level, text));
     }
 }
 
