@@ -146,8 +146,17 @@ fn counters_count() {
 fn keys_count_as_often_as_they_are_read() {
     let server = server();
     let mut c = server.connect();
-    for line in ["SADD a x y", "SADD b y", "ZADD z 1 x", "ZADD w 1 y", "SET text v", "RPUSH list v"]
-    {
+    for line in [
+        "SADD a x y",
+        "SADD b y",
+        "ZADD z 1 x",
+        "ZADD w 1 y",
+        "SET text v",
+        "RPUSH list v",
+        "SADD popped 1 2 3",
+        "XADD s 1-1 f v",
+        "XGROUP CREATE s g 0",
+    ] {
         c.ask(line);
     }
     for (line, hits, misses) in [
@@ -178,6 +187,25 @@ fn keys_count_as_often_as_they_are_read() {
         ("OBJECT IDLETIME no", 0, 1),
         ("OBJECT FREQ text", 1, 0),
         ("OBJECT FREQ no", 0, 1),
+        ("INCRBYFLOAT float 1", 0, 0),
+        ("INCRBYFLOAT list 1", 0, 0),
+        ("BITOP AND d text no text", 2, 1),
+        ("BITOP AND d text list no", 2, 0),
+        ("SPOP popped 1", 0, 0),
+        ("SPOP popped 9", 1, 0),
+        ("SPOP popped 9", 0, 0),
+        ("XREAD STREAMS s no $ $", 2, 2),
+        ("XREAD STREAMS s 0", 2, 0),
+        ("XREADGROUP GROUP g new STREAMS s >", 2, 0),
+        ("XREADGROUP GROUP g newer STREAMS s >", 2, 0),
+        ("XREADGROUP GROUP g new STREAMS s 0", 2, 0),
+        ("XACK list g 1-1", 1, 0),
+        ("XACK no g 1-1", 0, 1),
+        ("XCLAIM s g new 0 1-1", 1, 0),
+        ("XCLAIM list g new 0 1-1", 1, 0),
+        ("XCLAIM s no new 0 1-1", 1, 0),
+        ("XAUTOCLAIM list g new 0 0", 1, 0),
+        ("XAUTOCLAIM no g new 0 0", 0, 1),
     ] {
         c.check("CONFIG RESETSTAT", "+OK");
         c.ask(line);

@@ -353,14 +353,15 @@ impl<'a, 'k> Context<'a, 'k> {
     }
 }
 
-/// True if commands of a group may combine a value of this type with others. As in Redis, those of sets read no key
-/// behind one that holds something else.
+/// True if commands of a group may combine a value of this type with others. As in Redis, they read no key behind one
+/// that holds something else.
 fn is_operand(group: Group, of: ValueType) -> bool {
     use CollectionKind::{Set, SortedSet};
     match (group, of) {
         (Group::Set, of) => of == ValueType::Collection(Set),
         (Group::SortedSet, ValueType::Collection(kind)) => matches!(kind, Set | SortedSet),
         (Group::SortedSet, ValueType::String) => false,
+        (Group::Bitmap, of) => of == ValueType::String,
         _ => true,
     }
 }

@@ -105,6 +105,8 @@ fn spop_some(ctx: &mut Context<'_, '_>, key: &[u8], count: &[u8]) -> Done {
         reply.set(len);
         set.into_iter().flat_map(|set| set.iter()).for_each(|member| reply.element(member));
         if db.remove(key) {
+            // Redis reads a set that it takes as a whole.
+            db.count_look(true);
             db.event_of_edit(Event::SPop, key);
         }
         return Ok(());

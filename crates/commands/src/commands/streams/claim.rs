@@ -257,16 +257,27 @@ fn xclaim(
             claim.end(stream);
         }
         Ok((claimed, is_new))
-    })?;
-    if claimed.is_none() {
-        db.count_read(key, false);
-    }
-    let (claimed, is_new) = claimed.ok_or_else(|| no_group(key.bytes(), claim.group, ""))?;
+    });
+    let (claimed, is_new) = found_group(&mut db, key, &claim, claimed)?;
     name_claim(&db, key, is_new);
     if let Some(stream) = db.collection::<Stream>(key)? {
         claim.write(reply, &stream, &claimed);
     }
     Ok(())
+}
+
+/// The result of an edit, which finds the group. One that fails has read the key for Redis; else the reply counts.
+fn found_group<T>(
+    db: &mut Db<'_>,
+    key: Key<'_>,
+    claim: &Claim<'_>,
+    edited: Result<Option<T>, CommandError>,
+) -> Result<T, CommandError> {
+    let edited = edited.and_then(|it| it.ok_or_else(|| no_group(key.bytes(), claim.group, "")));
+    if edited.as_ref().is_err_and(|error| error.interrupt().is_none()) {
+        db.exists(key);
+    }
+    edited
 }
 
 /// Names what a claim has done: what it makes of the entries has no event in Redis.
@@ -326,11 +337,8 @@ fn xautoclaim(
         };
         scale.weigh(group.pending_len().min(count.saturating_mul(LOOKS)))?;
         Ok(claim_idle(stream, &claim, from, count))
-    })?;
-    if found.is_none() {
-        db.count_read(key, false);
-    }
-    let found = found.ok_or_else(|| no_group(key.bytes(), claim.group, ""))?;
+    });
+    let found = found_group(&mut db, key, &claim, found)?;
     name_claim(&db, key, found.is_new_consumer);
     reply.array(3);
     reply::id(reply, found.next);

@@ -307,6 +307,7 @@ fn delete_consumer(ctx: &mut Context<'_, '_>, [key, group, consumer]: [&[u8]; 3]
 
 fn xack(ctx: &mut Context<'_, '_>, [key, group]: [&[u8]; 2], ids: Rest<'_, 1>) -> Done {
     let (mut db, key, reply) = ctx.open(key);
+    db.exists(key);
     let acknowledged = db.edit(key, Missing::Skip, |stream: &mut Editor<'_, Stream>| {
         if stream.group(group).is_none() {
             return Ok(0);
@@ -314,7 +315,6 @@ fn xack(ctx: &mut Context<'_, '_>, [key, group]: [&[u8]; 2], ids: Rest<'_, 1>) -
         let ids: Vec<StreamId> = id::all(ids)?;
         Ok::<_, CommandError>(stream.acknowledge(group, ids.into_iter()))
     })?;
-    db.count_read(key, acknowledged.is_some());
     if acknowledged.is_some_and(|acknowledged| acknowledged > 0) {
         db.event(Event::XAck, key);
     }

@@ -238,7 +238,7 @@ fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
     let scale = ctx.scale();
     let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
     let (db, now_ms) = (caller.db, *now_ms);
-    let (mut after, mut served, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut after, mut served, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (key, id)) in zip(&keys, &reading.ids).enumerate() {
         let mut shard = guard.db(db, key.hash(), now_ms);
         let stream = match shard.collection::<Stream>(*key).map_err(CommandError::from) {
@@ -251,20 +251,20 @@ fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
             id => id::strict(id, 0)?,
         };
         after.push(id);
-        if stream.is_none() {
-            missing.push(*key);
-        }
+        let is_there = stream.is_some();
         if let (Some(stream), Some(from)) = (stream, id.next())
             && stream.last().is_some_and(|last| last.id > id)
         {
             let at_most = reading.count.min(stream.len());
             scale.weigh_each(at_most, stream.ascending(from, StreamId::MAX).take(at_most))?;
             served.push(at);
+        } else {
+            unserved.push((*key, is_there));
         }
     }
-    // Redis looks for all keys twice.
-    for key in missing {
-        guard.db(db, key.hash(), now_ms).count_read(key, false);
+    // Redis looks for all keys twice; the reply counts the others.
+    for (key, is_there) in unserved {
+        guard.db(db, key.hash(), now_ms).count_read(key, is_there);
     }
     if served.is_empty() {
         let mut waiting = Waiting { kernel, mode: *mode, caller, reply };
@@ -305,11 +305,9 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> Done {
     let mut after = Vec::new();
     for (key, id) in zip(&keys, &reading.ids) {
         let mut shard = guard.db(db, key.hash(), now_ms);
-        let from = start_of(&mut shard, *key, group, id)?;
-        if let Some(stream) = shard.collection::<Stream>(*key)? {
-            weigh(scale, &stream, (group, consumer), from, reading.count)?;
-        }
-        after.push(from);
+        after.push(start_of(&mut shard, *key, group, id, |stream, from| {
+            weigh(scale, stream, (group, consumer), from, reading.count)
+        })?);
     }
     let mut served = Vec::new();
     for (key, after) in zip(&keys, &after) {
@@ -322,8 +320,10 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> Done {
         if is_new_consumer {
             shard.event(Event::XGroupCreateConsumer, *key);
         }
-        if !matches!(delivered, Served::Nothing) {
-            shard.event(Event::XReadGroup, *key);
+        match delivered {
+            // Redis looks for all keys twice; the reply counts the others.
+            Served::Nothing => shard.count_look(true),
+            _ => shard.event(Event::XReadGroup, *key),
         }
         served.push(delivered);
     }
@@ -372,28 +372,31 @@ fn weigh(
     scale.weigh_each(at_most, pending.flat_map(|it| it.pending(from, StreamId::MAX)).take(at_most))
 }
 
-/// Behind which identity a consumer reads; `None` for entries no consumer has got.
+/// Behind which identity a consumer reads, which `weigh` allows; `None` for entries no consumer has got.
 fn start_of(
     db: &mut tierce_keyspace::Db<'_>,
     key: Key<'_>,
     group: &[u8],
     id: &[u8],
+    weigh: impl FnOnce(&Stream, Option<StreamId>) -> Done,
 ) -> Result<Option<StreamId>, CommandError> {
     const MEANINGLESS: CommandError = CommandError::new(
         "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
          this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would \
          just return an empty result set.",
     );
-    let stream = db.collection::<Stream>(key)?;
-    if stream.is_none_or(|stream| stream.group(group).is_none()) {
+    let stream = db.collection::<Stream>(key)?.filter(|stream| stream.group(group).is_some());
+    let Some(stream) = stream else {
         return Err(no_group(key.bytes(), group, " in XREADGROUP with GROUP option"));
-    }
-    match id {
-        b"$" => Err(MEANINGLESS),
-        b">" => Ok(None),
+    };
+    let from = match id {
+        b"$" => return Err(MEANINGLESS),
+        b">" => None,
         // Nothing can be behind the greatest identity, and Redis takes it for `>`.
-        id => id::strict(id, 0).map(|id| Some(id).filter(|id| *id != StreamId::MAX)),
-    }
+        id => Some(id::strict(id, 0)?).filter(|id| *id != StreamId::MAX),
+    };
+    weigh(&stream, from)?;
+    Ok(from)
 }
 
 /// A consumer that reads.

@@ -120,7 +120,7 @@ fn decr_by(ctx: &mut Context<'_, '_>, [key, decrement]: [&[u8]; 2]) -> Done {
 
 fn incr_by_float(ctx: &mut Context<'_, '_>, [key, float]: [&[u8]; 2]) -> Done {
     let (mut db, key, reply) = ctx.open(key);
-    let old = db.string(key)?.map(|value| value.to_vec());
+    let old = db.string_to_change(key)?.map(|value| value.to_vec());
     let old = old.as_deref().unwrap_or(b"0");
     let old = LongDouble::parse(old).ok_or(CommandError::NOT_A_FLOAT)?;
     let increment = LongDouble::parse(float).ok_or(CommandError::NOT_A_FLOAT)?;
