@@ -478,15 +478,18 @@ impl Db<'_> {
 }
 
 /// The value as memcached reads numbers: leading blanks, a plus and leading zeros are allowed, and what
-/// is behind a blank does not count. (Its own `decr` fills numbers up with blanks.)
+/// is behind a blank or a zero byte does not count. (Its own `decr` fills numbers up with blanks.)
 fn number(value: StrView<'_>) -> Option<u64> {
+    // As `isspace` of C.
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
     let bytes = match value {
         StrView::Int(value) => return u64::try_from(value).ok(),
         StrView::Shared(_) => return None,
-        StrView::Bytes(bytes) => bytes.trim_ascii_start(),
+        StrView::Bytes(bytes) => &bytes[bytes.iter().take_while(|byte| is_blank(byte)).count()..],
     };
     let bytes = bytes.strip_prefix(b"+").unwrap_or(bytes);
-    let end = bytes.iter().position(u8::is_ascii_whitespace).unwrap_or(bytes.len());
+    let ends = |byte: &u8| is_blank(byte) || *byte == 0;
+    let end = bytes.iter().position(ends).unwrap_or(bytes.len());
     if end == 0 {
         return None;
     }
@@ -510,6 +513,11 @@ mod tests {
             ("007", Some(7)),
             ("000000000000000000000012", Some(12)),
             ("1 2", Some(1)),
+            ("1\0", Some(1)),
+            ("1\0x", Some(1)),
+            ("\x0b1\x0b2", Some(1)),
+            ("\0", None),
+            ("+\0", None),
             ("18446744073709551615", Some(u64::MAX)),
             ("18446744073709551616", None),
             ("-12", None),
