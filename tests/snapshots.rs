@@ -232,6 +232,13 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
         let reply = c.ask(line).to_string();
         assert!(reply.starts_with(MISCONF), "{line}: {reply}");
     }
+    // As in Redis, this comes before the lack of replicas.
+    c.check("CONFIG SET min-replicas-to-write 1", "+OK");
+    for line in ["SET a 2", "EVAL 'return redis.call(\"SET\", KEYS[1], 2)' 1 a"] {
+        let reply = c.ask(line).to_string();
+        assert!(reply.starts_with(MISCONF), "{line}: {reply}");
+    }
+    c.check("CONFIG SET min-replicas-to-write 0", "+OK");
     c.check("GET a", "\"1\"");
     let error = c.ask("SAVE").to_string();
     assert!(error.starts_with("-ERR ") && error.contains("dump.rdb"), "{error}");

@@ -183,6 +183,14 @@ fn writes_need_as_many_replicas_as_the_configuration_says() {
     let mut c = server.connect();
     c.check("SET a 1", REFUSED);
     c.check("GET a", "nil");
+    // Memory comes first, as in Redis.
+    c.check("CONFIG SET maxmemory 1", "+OK");
+    for line in ["SET a 1", "EVAL '#!lua\nreturn 1' 0"] {
+        let refused = c.ask(line).to_string();
+        assert!(refused.starts_with("-OOM "), "{refused}");
+    }
+    c.check("DEL a", REFUSED);
+    c.check("CONFIG SET maxmemory 0", "+OK");
     let script = "return redis.pcall('SET', KEYS[1], '1').err";
     let refused = c.call(&["EVAL", script, "1", "a"]);
     assert_eq!(format!("-{}", refused.text()), REFUSED);

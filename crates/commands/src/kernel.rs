@@ -331,12 +331,12 @@ impl Kernel {
     pub fn fault_of_writes(&self, level: Option<ReplicaLevel>) -> Option<Fault> {
         if self.role.is_read_only() {
             Some(Fault::ReadOnly)
-        } else if self.lacks_replicas(level) {
-            Some(Fault::TooFewReplicas)
         } else if self.persistence.refuses_writes() {
             Some(Fault::NotSaved)
         } else if self.durability.refuses_writes() {
             Some(Fault::NotLogged)
+        } else if self.lacks_replicas(level) {
+            Some(Fault::TooFewReplicas)
         } else {
             None
         }

@@ -122,6 +122,16 @@ impl Closed {
         self.0 & any != 0
     }
 
+    /// Why no writes run, whatever they write. Memory comes before that, as in Redis.
+    fn to_writes(self) -> Option<Fault> {
+        let faults = [
+            (CANNOT_SAVE, Fault::NotSaved),
+            (REFUSES_WRITES, Fault::NotLogged),
+            (LACKS_REPLICAS.into(), Fault::TooFewReplicas),
+        ];
+        faults.into_iter().find_map(|(bit, fault)| self.has(bit).then_some(fault))
+    }
+
     /// True if a program may be refused or held back for the flags that it states.
     fn to_some_programs(self, kernel: &Kernel) -> bool {
         self.has(!LIMITED & !IS_LOADING & !u16::from(STALE))
@@ -356,14 +366,12 @@ impl Gates {
         if access.writes && self.closed.has(READ_ONLY.into()) {
             return Admission::Refused(Fault::ReadOnly);
         }
-        if access.writes && self.closed.has(LACKS_REPLICAS.into()) {
-            return Admission::Refused(Fault::TooFewReplicas);
-        }
-        if access.writes && self.closed.has(CANNOT_SAVE) {
-            return Admission::Refused(Fault::NotSaved);
-        }
-        if access.writes && self.closed.has(REFUSES_WRITES) {
-            return Admission::Refused(Fault::NotLogged);
+        if access.writes
+            && let Some(fault) = self.closed.to_writes()
+        {
+            let lacks_memory =
+                access.grows && self.closed.has(LIMITED) && kernel.cannot_fit(access.brings);
+            return Admission::Refused(if lacks_memory { Fault::OutOfMemory } else { fault });
         }
         let may_write = access.writes || access.may_write;
         // Threads that change keys publish that.

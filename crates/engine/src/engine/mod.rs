@@ -177,7 +177,8 @@ impl Engine {
     }
 
     /// True if there is no room for so many bytes whatever is evicted.
-    fn cannot_fit(&self, bytes: usize) -> bool {
+    #[must_use]
+    pub fn cannot_fit(&self, bytes: usize) -> bool {
         let eviction = self.keyspace.eviction();
         match eviction.policy {
             _ if eviction.limit_bytes == 0 => false,
