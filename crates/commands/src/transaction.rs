@@ -268,9 +268,10 @@ impl Transaction {
             return Err(QueueIsFull);
         }
         self.requests.push(args).map_err(|_| QueueIsFull)?;
-        let Access { writes, may_write, publishes, grows, .. } = Access::of(command.spec);
+        let Access { writes, may_write, may_grow, publishes, grows, .. } = Access::of(command.spec);
         self.access.writes |= writes;
         self.access.may_write |= may_write;
+        self.access.may_grow |= may_grow;
         self.access.publishes |= publishes;
         self.access.grows |= grows;
         self.access.brings += if grows { args.bytes_len() } else { 0 };

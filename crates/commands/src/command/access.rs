@@ -10,6 +10,8 @@ pub struct Access {
     /// It may change data, or may not, as a program: it waits where writes wait, but only the writes themselves are
     /// refused.
     pub may_write: bool,
+    /// So a program may take more memory.
+    pub may_grow: bool,
     /// It sends messages to channels.
     pub publishes: bool,
     /// It may take more memory.
@@ -21,8 +23,14 @@ pub struct Access {
 
 impl Access {
     /// It changes nothing.
-    pub const READ: Self =
-        Self { writes: false, may_write: false, publishes: false, grows: false, brings: 0 };
+    pub const READ: Self = Self {
+        writes: false,
+        may_write: false,
+        may_grow: false,
+        publishes: false,
+        grows: false,
+        brings: 0,
+    };
     /// It changes or removes what is there.
     pub const CHANGE: Self = Self { writes: true, ..Self::READ };
     /// It may add something.
@@ -34,6 +42,8 @@ impl Access {
         Self {
             writes: spec.flags.contains(Flags::WRITE),
             may_write: spec.flags.contains(Flags::MAY_WRITE),
+            // What PFCOUNT keeps is as long as what was there.
+            may_grow: spec.flags.contains(Flags::MAY_WRITE.with(Flags::PROGRAM)),
             // Nothing else of channels is fast.
             publishes: spec.flags.contains(Flags::PUBSUB.with(Flags::FAST)),
             grows: spec.flags.contains(Flags::DENYOOM),

@@ -387,7 +387,7 @@ impl Gates {
             return Admission::Held(Deferral::On(Obstacle::SlowSync));
         }
         // Of a program only the calls that need memory are refused, if there is none.
-        if access.may_write
+        if access.may_grow
             && self.closed.has(LIMITED)
             && let Room::Soon = kernel.make_room(locks, 0, self.now_ms)
         {

@@ -27,12 +27,13 @@ pub(crate) fn access_of(
 pub(crate) fn queued_access(kernel: &Kernel, queued: &Transaction) -> Access {
     let mut access = queued.access();
     if queued.runs_programs() && !queued.is_doomed() {
-        access.may_write = false;
+        (access.may_write, access.may_grow) = (false, false);
         for args in queued.requests().iter() {
             let Ok(command) = resolve(kernel, args) else { continue };
             let one = of_call(kernel, Access::of(command.spec), command, args);
             access.writes |= one.writes;
             access.may_write |= one.may_write;
+            access.may_grow |= one.may_grow;
             access.grows |= one.grows;
         }
     }
@@ -44,7 +45,7 @@ fn of_call(kernel: &Kernel, access: Access, command: &Command, args: Args<'_>) -
     let Some(flags) = stated_flags(kernel, command, args) else { return access };
     let writes = !flags.contains(Flags::NO_WRITES);
     let grows = access.grows || writes && !flags.contains(Flags::ALLOW_OOM);
-    Access { writes, may_write: false, grows, ..access }
+    Access { writes, may_write: false, may_grow: false, grows, ..access }
 }
 
 /// The flags that the program of a call states, if it is known and states any.

@@ -7,7 +7,8 @@ use tierce_wire::resp::{Proto, Rest};
 use super::bench::{Bench, owned};
 use super::calls::Calls;
 use crate::command::{
-    Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Scope, Table,
+    Access, Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Scope,
+    Table,
 };
 use crate::commands;
 use crate::pipeline::{Body, Context, Defined, Done, exactly, many};
@@ -240,6 +241,18 @@ fn has_keys(arguments: &[Argument]) -> bool {
         ArgumentKind::Block(parts) | ArgumentKind::OneOf(parts) => has_keys(parts),
         ArgumentKind::PureToken => false,
     })
+}
+
+/// PFCOUNT writes down what it has counted in the bytes that are there, so it does not wait for memory.
+#[test]
+fn only_programs_may_take_memory_without_saying_so() {
+    let table = commands::table();
+    let may_write = table.all().filter(|command| Access::of(command.spec).may_write);
+    let (programs, others): (Vec<_>, Vec<_>) =
+        may_write.partition(|command| Access::of(command.spec).may_grow);
+    let names = |of: Vec<&Command>| of.iter().map(|it| it.spec.name).collect::<Vec<_>>();
+    assert_eq!(names(others), ["pfcount"]);
+    assert!(names(programs).contains(&"eval"));
 }
 
 #[test]
