@@ -311,7 +311,11 @@ impl Value {
                 .put_collection(key, collection, self.deadline_ms)
                 .map(|_| Stored::Yes)
                 .map_err(|error| error.to_string()),
-            Err(Flaw::Empty) => Ok(Stored::Empty),
+            Err(Flaw::Empty) => {
+                // The last value wins, and this one is no key.
+                db.remove(key);
+                Ok(Stored::Empty)
+            }
             Err(flaw) => Err(flaw.to_string()),
         }
     }

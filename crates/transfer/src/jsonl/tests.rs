@@ -377,3 +377,34 @@ fn what_has_a_default_may_be_left_out() {
     let keyspace = imported(lines.as_bytes()).unwrap();
     assert_eq!(contents(&keyspace).0.len(), 2);
 }
+
+#[test]
+fn the_last_value_of_a_key_wins() {
+    let lines = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1,\"written_ms\":2000}\n\
+                 {\"type\":\"string\",\"key\":\"k\",\"value\":\"1\",\"expires_ms\":9000000000000,\"flags\":7}\n\
+                 {\"type\":\"string\",\"key\":\"k\",\"value\":\"2\"}\n\
+                 {\"type\":\"list\",\"key\":\"l\",\"value\":[\"a\"],\"more\":true}\n\
+                 {\"type\":\"list\",\"key\":\"l\",\"value\":[\"b\"]}\n\
+                 {\"type\":\"list\",\"key\":\"l\",\"value\":[\"c\"]}\n\
+                 {\"type\":\"list\",\"key\":\"of another type\",\"value\":[\"a\"]}\n\
+                 {\"type\":\"string\",\"key\":\"of another type\",\"value\":\"a\"}\n\
+                 {\"type\":\"list\",\"key\":\"empty\",\"value\":[\"a\"]}\n\
+                 {\"type\":\"list\",\"key\":\"empty\",\"value\":[]}\n\
+                 {\"type\":\"list\",\"key\":\"expired\",\"value\":[\"a\"]}\n\
+                 {\"type\":\"list\",\"key\":\"expired\",\"value\":[\"a\"],\"expires_ms\":1000}\n\
+                 {\"type\":\"script\",\"name\":\"s\",\"source\":\"return 1\"}\n\
+                 {\"type\":\"script\",\"name\":\"s\",\"source\":\"return 2\"}\n\
+                 {\"type\":\"end\",\"keys\":10}";
+    let keyspace = imported(lines.as_bytes()).unwrap();
+    let shown = String::from_utf8(exported(&keyspace)).expect("text");
+    let mut shown: Vec<_> = shown.lines().skip(1).collect();
+    shown.sort_unstable();
+    let expected = [
+        "{\"type\":\"end\",\"keys\":3}",
+        "{\"type\":\"list\",\"db\":0,\"key\":\"l\",\"value\":[\"c\"]}",
+        "{\"type\":\"script\",\"name\":\"s\",\"source\":\"return 2\"}",
+        "{\"type\":\"string\",\"db\":0,\"key\":\"k\",\"value\":\"2\"}",
+        "{\"type\":\"string\",\"db\":0,\"key\":\"of another type\",\"value\":\"a\"}",
+    ];
+    assert_eq!(shown, expected);
+}
