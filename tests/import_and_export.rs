@@ -258,6 +258,18 @@ fn what_is_exported_can_be_imported() {
         assert_eq!(code, 0, "{said}");
         check_imported(&durable(&other));
     }
+    // Not among the files of the server, which would load some of them.
+    let linked = scratch.path().join("linked");
+    std::os::unix::fs::symlink(&dir, &linked).expect("a link");
+    for (format, target) in [
+        ("rdb", dir.join("dump.rdb")),
+        ("aof", linked.join("appendonlydir")),
+        ("jsonl", linked.join("wal/out.jsonl")),
+    ] {
+        let (code, said) = run(&["export", text(&target), "--format", format, "--dir", text(&dir)]);
+        assert!(code == 2 && said.contains("is in the data directory"), "{said}");
+        assert!(!target.exists());
+    }
     let nothing = scratch.path().join("nothing");
     let out = scratch.path().join("out");
     let (code, said) = run(&["export", text(&out), "--dir", text(&nothing)]);

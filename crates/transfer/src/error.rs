@@ -158,9 +158,9 @@ pub enum TransferError {
         /// The file or directory.
         path: PathBuf,
     },
-    /// What was to be written has the place of a file of the data directory.
-    #[error("{} is one of the server's own files; choose a name outside of the data directory", path.display())]
-    OwnFile {
+    /// What was to be written would be among the files of the server, which may load it.
+    #[error("{} is in the data directory, of which a server may load it; choose a name outside of it", path.display())]
+    InDataDir {
         /// The file or directory.
         path: PathBuf,
     },

@@ -71,8 +71,8 @@ pub fn export(
     if fs::symlink_metadata(target).is_ok() {
         return Err(TransferError::Exists { path: target.clone() });
     }
-    if OwnFiles::in_dir(dir).has(target) {
-        return Err(TransferError::OwnFile { path: target.clone() });
+    if OwnFiles::in_dir(dir).surround(target) {
+        return Err(TransferError::InDataDir { path: target.clone() });
     }
     let store = Store::open(dir, *databases, &mut progress)?;
     match format {

@@ -52,6 +52,12 @@ impl OwnFiles {
         self.own_dirs.iter().any(in_own_dir) || self.files.iter().any(|(_, own)| same(own, &path))
     }
 
+    /// Whether this is in a directory of theirs.
+    pub fn surround(&self, path: &Path) -> bool {
+        let path = resolved(path);
+        self.own_dirs.iter().any(|dir| path.starts_with(dir))
+    }
+
     /// Two directives that name one file, or one that names a place of the log or the spilled values.
     pub fn conflict(&self) -> Option<String> {
         for (at, (name, path)) in self.files.iter().enumerate() {
