@@ -100,8 +100,19 @@ fn errors_and_nulls_count_as_bytes_of_their_keys() {
     let unblocked = "-UNBLOCKED client unblocked via CLIENT UNBLOCK";
     waiting.expect(unblocked);
     sent("unblocked", &["BLPOP", "unblocked", "0"], &format!("{unblocked}\r\n"));
+    // Served when they may no more.
+    c.check("ACL SETUSER ann on nopass +@all ~*", "+OK");
+    waiting.check("AUTH ann any", "+OK");
+    waiting.request(&["BLPOP", "denied", "0"]);
+    wait_until("it waits", || c.ask("INFO clients").text().contains("blocked_clients:1\r"));
+    c.check("ACL SETUSER ann resetkeys", "+OK");
+    c.check("LPUSH denied x", ":1");
+    sent("denied", &["LPUSH", "denied", "x"], ":1\r\n");
+    let denied = "-NOPERM No permissions to access a key";
+    waiting.expect(denied);
+    sent("denied", &["BLPOP", "denied", "0"], &format!("{denied}\r\n"));
     let by_bytes = report(&server).field("by-net-bytes").clone();
-    for key in ["text", "absent", "unblocked"] {
+    for key in ["text", "absent", "unblocked", "denied"] {
         let bytes: usize =
             expected.iter().filter(|(_, of)| of == key).map(|(bytes, _)| bytes).sum();
         let at = keys(&by_bytes).iter().position(|other| other == key).expect(key);

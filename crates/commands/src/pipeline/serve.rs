@@ -262,6 +262,7 @@ impl<'k> Serving<'k, '_> {
         }
         if let Err(error) = self.check_rights(blocked, caller, command) {
             let mut reply = Reply::new(self.output, caller.proto);
+            blocked.note_reply(self.kernel, &caller.client, error.reply_bytes());
             let refused = Refused { command: Some(command), error };
             pipeline::refuse(self.kernel, self.counters, &mut reply, &refused);
             return Outcome::Refused;
@@ -280,19 +281,20 @@ impl<'k> Serving<'k, '_> {
         let request = Request::new(caller, command, args, Mode::Served(&served));
         let mut ctx = Context::new(turn, request, locks, reply);
         if let Err(error) = ctx.enter() {
-            match ctx.fail(&error) {
+            let error = match ctx.fail(&error) {
                 Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
                     // It began to wait when the role changed.
-                    let error = ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE);
-                    ctx.fail(&error);
+                    ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE)
                 }
                 Some(Interrupt::Gate) if level.is_some() && self.kernel.lacks_replicas(level) => {
                     // Its level can no longer be met, and others wait behind it.
-                    ctx.fail(&CommandError::TOO_FEW_REPLICAS);
+                    CommandError::TOO_FEW_REPLICAS
                 }
                 Some(interrupt) => return Outcome::Interrupted(interrupt),
-                None => {}
-            }
+                None => return Outcome::Refused,
+            };
+            ctx.fail(&error);
+            blocked.note_reply(self.kernel, &ctx.caller.client, error.reply_bytes());
             return Outcome::Refused;
         }
         if served.found_nothing.get() {
