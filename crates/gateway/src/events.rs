@@ -384,7 +384,7 @@ impl EventWriter {
         };
         let whole = self.kept.drain(..whole).collect::<Vec<_>>();
         match encoding {
-            Encoding::Base64 => tierce_json::append_base64(out, whole),
+            Encoding::Base64 => tierce_json::append_base64(out, &whole),
             Encoding::Text => {
                 for (index, line) in String::from_utf8_lossy(&whole).split(['\r', '\n']).enumerate()
                 {

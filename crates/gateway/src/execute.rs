@@ -263,8 +263,9 @@ impl Work {
                 let (caller, output) = (&mut self.caller, &mut self.output);
                 let _ = kernel.execute_beside(caller, args, output, &gives_up, &|| false);
             }
-            let queued =
-                tierce_json::decode(&std::mem::replace(&mut self.output, Output::new()).into_bytes())?;
+            let queued = tierce_json::decode(
+                &std::mem::replace(&mut self.output, Output::new()).into_bytes(),
+            )?;
             if let Some(Value::Error(cause)) = queued.first() {
                 let cause = String::from_utf8_lossy(cause);
                 let text = format!("EXECABORT Transaction discarded because of: {cause}");
