@@ -225,11 +225,10 @@ fn the_time_of_a_result_ends() {
     let server = workers();
     let mut c = server.connect();
     // One connection has several deadlines, and goes on meanwhile.
-    begin(&mut c, "NBLPOP list 0.02 0");
-    begin(&mut c, "NBXREAD BLOCK 20 STREAMS s $ 0");
-    begin(&mut c, "NBLPOP other 0 0");
-    c.expect("nil-array");
-    c.expect("nil-array");
+    let lines =
+        ["NBLPOP list 0.02 0", "NBXREAD BLOCK 20 STREAMS s $ 0", "NBLPOP other 0 0", "PING"];
+    c.send(lines.map(|line| encode(&words(line))).concat());
+    ["+PONG", "nil-array", "nil-array"].iter().for_each(|reply| c.expect(reply));
     c.check("PING", "+PONG");
     let (mut plain, to) = receiver(&server);
     begin(&mut c, &format!("NBLMOVE list other LEFT LEFT 0.01 {to}"));
