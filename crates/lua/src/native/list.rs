@@ -8,16 +8,23 @@ use mlua_sys as ffi;
 
 use super::Stack;
 
+/// Bytes that are copied between two looks at the hook.
+const BYTES_PER_LOOK: usize = 256 * 1024;
+
 /// Values that are kept in the frame of the function while they are few, and in a userdata later.
 ///
 /// A jump of Lua leaves nothing behind: the collector frees the userdata. It occupies one slot of the stack, which was
 /// the top when it was made, and which has to stay while the list is used.
+///
+/// A script may be stopped wherever it grows, however many values are added at once.
 pub struct List<'call, T: Copy, const INLINE: usize> {
     stack: Stack<'call>,
     /// The slot: nil, or the userdata.
     slot: c_int,
     len: usize,
     capacity: usize,
+    /// Bytes that are copied until the next look.
+    until_look: usize,
     /// The userdata's memory. Null before there is one.
     block: *mut T,
     inline: [MaybeUninit<T>; INLINE],
@@ -35,6 +42,7 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
             slot: stack.top(),
             len: 0,
             capacity: INLINE,
+            until_look: BYTES_PER_LOOK,
             block: ptr::null_mut(),
             inline: [const { MaybeUninit::uninit() }; INLINE],
         }
@@ -77,9 +85,31 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
         // SAFETY: there is room behind the first `len` values, and `values` is not part of this list, which is
         // borrowed mutably.
         unsafe {
-            ptr::copy_nonoverlapping(values.as_ptr(), self.start().add(self.len), values.len());
+            let end = self.start().add(self.len);
+            self.copy(values.as_ptr(), end, values.len());
         }
         self.len += values.len();
+    }
+
+    /// Copies values, and looks at the hook now and then.
+    ///
+    /// # Safety
+    ///
+    /// As [`ptr::copy_nonoverlapping`]. No frame above owns anything.
+    #[inline]
+    unsafe fn copy(&mut self, mut from: *const T, mut to: *mut T, mut count: usize) {
+        // SAFETY: the caller has made room, and each piece is within what is left.
+        unsafe {
+            while count * size_of::<T>() >= self.until_look {
+                let piece = count.min(self.until_look / size_of::<T>());
+                ptr::copy_nonoverlapping(from, to, piece);
+                (from, to, count) = (from.add(piece), to.add(piece), count - piece);
+                self.until_look = BYTES_PER_LOOK;
+                self.stack.look();
+            }
+            ptr::copy_nonoverlapping(from, to, count);
+        }
+        self.until_look -= count * size_of::<T>();
     }
 
     /// Adds `count` times the same value.
@@ -126,7 +156,9 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
             let block =
                 ffi::lua_newuserdata(self.stack.state, capacity.saturating_mul(size_of::<T>()))
                     .cast::<T>();
-            ptr::copy_nonoverlapping(self.start(), block, self.len);
+            // A look leaves the values where they are, and the new block on top of the stack.
+            let start = self.start();
+            self.copy(start, block, self.len);
             self.block = block;
         }
         self.stack.replace(self.slot);
