@@ -1,7 +1,6 @@
 //! The tools for the history that a bucket has, `tierce bucket`: any moment of it is restored or branched, it is
 //! verified and pruned.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use rustix::process::Signal;
 use tierce_harness::{Connection, Random, TempDir, takes_up_to_seconds, wait_until};
 
 use super::{
-    contents, files, info, objects, start, stop, text, tool, url, wait_for_bucket,
+    Contents, contents, files, info, objects, start, stop, text, tool, url, wait_for_bucket,
     wait_for_snapshot, write_everything,
 };
 use crate::launch;
@@ -22,7 +21,7 @@ fn tell(arguments: &[&str]) -> String {
 }
 
 /// The contents of a data directory that has no bucket.
-fn contents_of(dir: &Path) -> BTreeMap<String, String> {
+fn contents_of(dir: &Path) -> Contents {
     let server = launch().keeping().with("dir", text(dir)).start();
     let all = contents(&mut server.connect());
     stop(server);

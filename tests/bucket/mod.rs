@@ -91,8 +91,11 @@ fn refused(launch: &Launch) -> String {
     outcome.errors
 }
 
+/// The values of all keys as replies, and the functions.
+type Contents = BTreeMap<String, Vec<Reply>>;
+
 /// All that a server has, in an order that does not depend on it.
-fn contents(c: &mut Connection) -> BTreeMap<String, String> {
+fn contents(c: &mut Connection) -> Contents {
     let mut all = BTreeMap::new();
     for db in 0..16 {
         c.check(&format!("SELECT {db}"), "+OK");
@@ -116,11 +119,11 @@ fn contents(c: &mut Connection) -> BTreeMap<String, String> {
             };
             parts.push(c.call(&[b"PEXPIRETIME", key]));
             let name = format!("{db} {kind} {}", key.escape_ascii());
-            all.insert(name, format!("{parts:?}"));
+            all.insert(name, parts);
         }
     }
     c.check("SELECT 0", "+OK");
-    all.insert("functions".into(), format!("{:?}", c.ask("FUNCTION LIST WITHCODE")));
+    all.insert("functions".into(), vec![c.ask("FUNCTION LIST WITHCODE")]);
     all
 }
 

@@ -11,8 +11,8 @@ use tierce_harness::{
 };
 
 use super::{
-    contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot, wait_for_state,
-    write_everything,
+    Contents, contents, info, kill, refused, start, stop, wait_for_bucket, wait_for_snapshot,
+    wait_for_state, write_everything,
 };
 use crate::launch;
 
@@ -88,12 +88,7 @@ fn a_killed_owner_sends_what_the_bucket_lacks_and_no_new_base() {
 }
 
 /// Writes what the bucket does not get, and kills the server, again and again.
-fn kill_often(
-    mut server: Server,
-    dir: &Path,
-    bucket: &TempDir,
-    expected: &mut BTreeMap<String, String>,
-) {
+fn kill_often(mut server: Server, dir: &Path, bucket: &TempDir, expected: &mut Contents) {
     for round in 2..6 {
         let mut c = server.connect();
         write_everything(&mut c, round);
