@@ -23,11 +23,11 @@ fn counted(c: &mut Connection) -> i64 {
 /// Sets keys with values of `len` bytes in one pipeline; how many were refused.
 fn fill(c: &mut Connection, prefix: &str, count: usize, len: usize, options: &[&str]) -> usize {
     let value = "v".repeat(len);
-    let requests = (0..count).flat_map(|number| {
+    let requests = (0..count).map(|number| {
         let key = format!("{prefix}:{number}");
         encode(&[&["SET", &key, &value], options].concat())
     });
-    c.send(requests.collect::<Vec<u8>>());
+    c.send(requests.collect::<Vec<_>>().concat());
     let replies: Vec<String> = (0..count).map(|_| c.reply().to_string()).collect();
     let refused = replies.iter().filter(|reply| *reply == OOM).count();
     assert!(replies.iter().all(|reply| reply == "+OK" || reply == OOM));

@@ -40,7 +40,7 @@ fn small_values_that_were_loaded_overwritten_and_deleted_leave_little() {
         let mut client = server.connect();
         for base in (0..200_000).step_by(1000) {
             let set = |key: usize| encode(&["SET", &format!("key:{key}"), value]);
-            client.send((base..base + 1000).flat_map(set).collect::<Vec<u8>>());
+            client.send((base..base + 1000).map(set).collect::<Vec<_>>().concat());
             (0..1000).for_each(|_| client.expect("+OK"));
         }
     };

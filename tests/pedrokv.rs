@@ -439,8 +439,9 @@ fn what_was_acknowledged_survives_a_kill() {
 #[test]
 fn at_the_limit_of_memory_stores_are_refused_or_keys_go() {
     let puts: Vec<u8> = (0..2000)
-        .flat_map(|n| request(PUT, n, format!("k:{n}").as_bytes(), &[b'v'; 1000]))
-        .collect();
+        .map(|n| request(PUT, n, format!("k:{n}").as_bytes(), &[b'v'; 1000]))
+        .collect::<Vec<_>>()
+        .concat();
     let stored = |both: &Both| {
         let answer = both.talk([&puts[..]]);
         let refused = "err: out of memory";

@@ -8,15 +8,14 @@ use crate::server;
 
 fn fill(c: &mut Connection, prefix: &str, range: std::ops::Range<usize>) {
     let len = range.len();
-    let requests: Vec<u8> =
-        range.flat_map(|n| encode(&["SET", &format!("{prefix}:{n}"), "v"])).collect();
-    c.send(requests);
+    let requests: Vec<_> = range.map(|n| encode(&["SET", &format!("{prefix}:{n}"), "v"])).collect();
+    c.send(requests.concat());
     (0..len).for_each(|_| c.expect("+OK"));
 }
 
 fn remove(c: &mut Connection, prefix: &str, range: std::ops::Range<usize>) {
     let len = range.len();
-    c.send(range.flat_map(|n| encode(&["DEL", &format!("{prefix}:{n}")])).collect::<Vec<u8>>());
+    c.send(range.map(|n| encode(&["DEL", &format!("{prefix}:{n}")])).collect::<Vec<_>>().concat());
     (0..len).for_each(|_| drop(c.reply()));
 }
 

@@ -172,8 +172,9 @@ impl Connection {
     /// When none arrives, or the bytes that arrive are none.
     #[track_caller]
     pub fn reply(&mut self) -> Reply {
-        let bytes = self.reply_bytes();
-        Reply::decode(&bytes).expect("a whole reply").0
+        let (reply, len) = self.decoded();
+        drop(self.take(len));
+        reply
     }
 
     /// Reads a reply and returns its bytes.
@@ -182,9 +183,16 @@ impl Connection {
     /// When none arrives, or the bytes that arrive are none.
     #[track_caller]
     pub fn reply_bytes(&mut self) -> Vec<u8> {
+        let (_, len) = self.decoded();
+        self.take(len)
+    }
+
+    /// The next reply, which stays unread, and its length.
+    #[track_caller]
+    fn decoded(&mut self) -> (Reply, usize) {
         loop {
-            if let Some((_, len)) = Reply::decode(&self.received[self.taken..]) {
-                return self.take(len);
+            if let Some(found) = Reply::decode(&self.received[self.taken..]) {
+                return found;
             }
             assert!(self.receive(), "closed instead of a reply, after {:?}", self.unread());
         }

@@ -1,6 +1,7 @@
 //! Replies, decoded and written down.
 
 use std::fmt::{self, Display, Write as _};
+use std::io::BufRead as _;
 
 /// A reply in either protocol version, with all that distinguishes it on the wire.
 ///
@@ -218,10 +219,16 @@ impl Decoder<'_> {
     }
 
     fn line(&mut self) -> Option<Vec<u8>> {
-        let rest = &self.bytes[self.at..];
-        let len = rest.windows(2).position(|pair| pair == b"\r\n")?;
-        self.at += len + 2;
-        Some(rest[..len].to_vec())
+        // Unoptimized, a loop over the bytes would take most of a test with large replies.
+        let (mut line, mut rest) = (Vec::new(), &self.bytes[self.at..]);
+        while !line.ends_with(b"\r\n") {
+            if rest.read_until(b'\n', &mut line).expect("memory") == 0 {
+                return None;
+            }
+        }
+        self.at += line.len();
+        line.truncate(line.len() - 2);
+        Some(line)
     }
 
     fn body(&mut self, len: i64) -> Option<Vec<u8>> {
