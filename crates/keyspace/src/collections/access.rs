@@ -232,11 +232,18 @@ impl Db<'_> {
                 self.account(key.hash(), before, after);
             }
         }
-        if is_empty && let Some(entry) = self.unlink_where(key.hash(), |it| it.is_key(key.bytes()))
-        {
-            self.forget(key.hash(), entry, Removal::Deleted);
+        if is_empty {
+            self.remove_emptied(key);
         }
         result.map(Some)
+    }
+
+    /// Deletes what an edit has emptied. Apart from `edit`, of which there are many copies.
+    #[cold]
+    fn remove_emptied(&mut self, key: Key<'_>) {
+        if let Some(entry) = self.unlink_where(key.hash(), |it| it.is_key(key.bytes())) {
+            self.forget(key.hash(), entry, Removal::Deleted);
+        }
     }
 
     /// Like [`Db::edit`], for a key that is not there.
