@@ -121,7 +121,7 @@ impl<'a, 'k> Context<'a, 'k> {
             }
         }
         let finish = finish.expect("it was not called");
-        self.holding_what(ShardLocks::try_lock_all, |ctx| {
+        self.holding_what(&mut ShardLocks::try_lock_all, |ctx| {
             let mut db = ctx.guard.db(index, source.hash(), now_ms);
             let loaded = load(db.get(source)?.as_ref())?;
             let made = make(loaded, &mut ctx.guard)?;
@@ -326,18 +326,33 @@ impl<'a, 'k> Context<'a, 'k> {
             return body(self);
         }
         let hashes = self.declared_keys();
-        self.holding_what(|locks| locks.try_lock_many(&hashes), body)
+        self.holding_what(&mut |locks| locks.try_lock_many(&hashes), body)
     }
 
     /// The same with what `lock` locks.
     fn holding_what<R>(
         &mut self,
-        lock: impl for<'l> FnOnce(&'l mut ShardLocks<'k>) -> Result<MultiShardGuard<'l, 'k>, Busy>,
+        lock: Lock<'_, 'k>,
         body: impl FnOnce(&mut Context<'_, 'k>) -> Result<R, CommandError>,
     ) -> Result<R, CommandError> {
         if !self.locks_in_turns() {
             return body(self);
         }
+        let (mut body, mut result) = (Some(body), None);
+        self.holding_in_turn(lock, &mut |ctx| {
+            let body = body.take().expect("it runs once");
+            result = Some(body(ctx)?);
+            Ok(())
+        })?;
+        Ok(result.expect("it has run"))
+    }
+
+    /// What does not depend on the body, of which there are many: it is compiled once.
+    fn holding_in_turn(
+        &mut self,
+        lock: Lock<'_, 'k>,
+        body: &mut dyn FnMut(&mut Context<'_, 'k>) -> Done,
+    ) -> Done {
         let access = Access::of(self.command.spec);
         if access.grows && self.kernel.make_room(self.guard.locks, 0, self.now_ms) == Room::None {
             return Err(Interrupt::Gate.into());
@@ -352,6 +367,10 @@ impl<'a, 'k> Context<'a, 'k> {
         result
     }
 }
+
+/// Locks shards.
+type Lock<'a, 'k> =
+    &'a mut dyn for<'l> FnMut(&'l mut ShardLocks<'k>) -> Result<MultiShardGuard<'l, 'k>, Busy>;
 
 /// True if commands of a group may combine a value of this type with others. As in Redis, they read no key behind one
 /// that holds something else.
