@@ -354,6 +354,10 @@ fn a_client_that_sends_nothing_more_does_not_wait_for_keys_replicas_or_the_end_o
         assert_eq!(half_closed(&[&["SET", "b", request[0]], request]), "+OK\r\n");
         observer.check("GET b", &format!("{:?}", request[0]));
     }
+    assert_eq!(
+        half_closed(&[&["CLIENT", "PAUSE", "1", "WRITE"], &["GET", "a"]]),
+        "+OK\r\n$3\r\nold\r\n"
+    );
     observer.check("CLIENT PAUSE 100000 WRITE", "+OK");
     assert_eq!(half_closed(&[&["GET", "a"], &["SET", "a", "new"]]), "$3\r\nold\r\n");
     observer.check("CLIENT UNPAUSE", "+OK");

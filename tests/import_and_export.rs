@@ -266,9 +266,12 @@ fn what_is_exported_can_be_imported() {
         ("aof", linked.join("appendonlydir")),
         ("jsonl", linked.join("wal/out.jsonl")),
     ] {
-        let (code, said) = run(&["export", text(&target), "--format", format, "--dir", text(&dir)]);
-        assert!(code == 2 && said.contains("is in the data directory"), "{said}");
-        assert!(!target.exists());
+        for dir in [&dir, &linked] {
+            let export = ["export", text(&target), "--format", format, "--dir", text(dir)];
+            let (code, said) = run(&export);
+            assert!(code == 2 && said.contains("is in the data directory"), "{said}");
+            assert!(!target.exists());
+        }
     }
     let nothing = scratch.path().join("nothing");
     let out = scratch.path().join("out");

@@ -56,8 +56,18 @@ pub struct Quiet {
     next: u64,
     /// The position of the feed when it was reached.
     pub(crate) position: Option<u64>,
-    /// Of a pause that was begun, which lasts until it is replied to: how often one was ended before.
-    pub(crate) pause: Option<(Hold, u32)>,
+    /// The pause that begins then.
+    pub(crate) pause: Option<Pending>,
+}
+
+/// A pause that has not begun yet.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) _hold: Hold,
+    /// How often a pause was ended before.
+    pub(crate) ends: u32,
+    /// It is given up at this time.
+    pub(crate) until_ms: i64,
 }
 
 impl Quiet {

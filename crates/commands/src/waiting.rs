@@ -458,17 +458,15 @@ impl Waits {
     /// Whether what it waits for is certain to come, so that requests which a client has left behind are
     /// still executed. Keys may never come, and their elements would be lost; nor may replicas. And during a pause the
     /// operator may be changing the data: what clients wanted that have gone is not done then, as in Redis. Nor is a
-    /// password looked at when its client has gone. Nor does a pause wait for what is under way.
+    /// password looked at when its client has gone.
     pub fn outlives_client(&self) -> bool {
         !matches!(
             self.wait,
-            Wait::Retry {
-                obstacle: Obstacle::Pause | Obstacle::Guesses | Obstacle::EarlierRequests,
-                ..
-            } | Wait::Reply(Pending {
-                awaited: Awaited::Keys { .. } | Awaited::Confirmations { .. },
-                ..
-            })
+            Wait::Retry { obstacle: Obstacle::Pause | Obstacle::Guesses, .. }
+                | Wait::Reply(Pending {
+                    awaited: Awaited::Keys { .. } | Awaited::Confirmations { .. },
+                    ..
+                })
         )
     }
 }

@@ -222,8 +222,12 @@ impl hyper::body::Body for Events {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
+        // An event that is incomplete is not taken for a complete one.
+        let end = |is_inside: bool| {
+            Poll::Ready(is_inside.then(|| Err(io::ErrorKind::UnexpectedEof.into())))
+        };
         if this.ending.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
+            return end(this.writer.is_inside());
         }
         let mut events = std::mem::take(&mut this.begin);
         loop {
@@ -235,7 +239,7 @@ impl hyper::body::Body for Events {
             match this.source.poll_more(cx)? {
                 Poll::Ready(true) => {}
                 // The server has closed the connection: the client has lost its rights, or read too slowly.
-                Poll::Ready(false) => return Poll::Ready(None),
+                Poll::Ready(false) => return end(this.writer.is_inside()),
                 // The rest of an event comes without it.
                 Poll::Pending if this.writer.is_inside() => return Poll::Pending,
                 Poll::Pending => {

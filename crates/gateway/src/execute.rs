@@ -17,6 +17,7 @@ use tierce_commands::{Effort, Owed};
 use tierce_json::Form;
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Value};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
@@ -107,7 +108,7 @@ pub(crate) async fn run(
     if !calls.together && are_few {
         work.run_at_once(kernel, &calls)?;
         if work.through == calls.commands.len() {
-            return body.encode(shared, work.output, None).await;
+            return body.encode(shared, work.output, None, None).await;
         }
     }
     loop {
@@ -117,21 +118,24 @@ pub(crate) async fn run(
         let permit = match permit {
             Ok(permit) => permit,
             Err(failure) if work.through == 0 => return Err(failure),
-            Err(failure) => return body.encode(shared, work.output, Some(&failure)).await,
+            Err(failure) => return body.encode(shared, work.output, Some(&failure), None).await,
         };
         let threads = (Arc::clone(shared), Arc::clone(kernel));
         // The thread frees the commands, too, which may be many.
         let ran = spawn_blocking(move || {
-            let (_permit, (shared, kernel)) = (permit, threads);
-            match calls.together {
+            let (shared, kernel) = threads;
+            let ran = match calls.together {
                 true => Ran::Through(work.run_together(&shared, &kernel, &calls)),
                 false => work.run_rest(&shared, &kernel, calls, effort),
-            }
+            };
+            (ran, permit)
         });
         match ran.await.map_err(|_| ending())? {
-            // The thread is free again for others. A client that has gone does not come here.
-            Ran::Through(output) => return body.encode(shared, output?, None).await,
-            Ran::GivesWay(left) => (work, calls) = *left,
+            // A client that has gone does not come here.
+            (Ran::Through(output), permit) => {
+                return body.encode(shared, output?, None, Some(permit)).await;
+            }
+            (Ran::GivesWay(left), _) => (work, calls) = *left,
         }
     }
 }
@@ -159,6 +163,7 @@ impl Body {
         shared: &Shared,
         output: Output,
         rest: Option<&Failure>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<u8>, Failure> {
         let bytes = output.written();
         let rest = rest.map(|failure| Value::Error(failure.text().as_bytes().into()));
@@ -172,7 +177,7 @@ impl Body {
             }
             Ok(self.form.encode(&replies)?)
         };
-        shared.waiting.convert(bytes, encode).await?
+        shared.waiting.convert(bytes, encode, permit).await?
     }
 }
 

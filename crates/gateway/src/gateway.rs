@@ -116,11 +116,13 @@ impl Waiting {
     }
 
     /// Parses or encodes so many bytes: at once if they are few, otherwise on another thread. `convert` waits for
-    /// nothing, so its thread is free again soon.
+    /// nothing, so its thread is free again soon. `behind` goes back when it begins: else any number of large replies
+    /// would wait for that.
     pub(crate) async fn convert<T: Send + 'static>(
         &self,
         bytes: usize,
         convert: impl FnOnce() -> T + Send + 'static,
+        behind: Option<OwnedSemaphorePermit>,
     ) -> Result<T, Failure> {
         if bytes <= AT_ONCE_BYTES {
             return Ok(convert());
@@ -129,6 +131,7 @@ impl Waiting {
             true => Some(Arc::clone(&self.converting_large).acquire_owned().await),
             false => None,
         };
+        drop(behind);
         let permit = Arc::clone(&self.converting).acquire_owned().await;
         let converted = spawn_blocking(move || {
             let _permits = (permit, large);
@@ -521,7 +524,7 @@ mod tests {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let (waiting, here) = (Waiting::new(), thread::current().id());
         for (bytes, is_here) in [(0, true), (AT_ONCE_BYTES, true), (AT_ONCE_BYTES + 1, false)] {
-            let converted = waiting.convert(bytes, || thread::current().id());
+            let converted = waiting.convert(bytes, || thread::current().id(), None);
             let thread = runtime.block_on(converted).expect("a thread");
             assert_eq!(thread == here, is_here, "{bytes}");
         }
@@ -537,12 +540,13 @@ mod tests {
             for _ in 0..2 * CONVERTING_THREADS {
                 let (waiting, released) = (Arc::clone(&waiting), Arc::clone(&released));
                 let convert = move || released.lock().recv().is_err();
-                long.spawn(async move { waiting.convert(LARGE_BYTES, convert).await });
+                long.spawn(async move { waiting.convert(LARGE_BYTES, convert, None).await });
             }
             while waiting.converting_large.available_permits() > 0 {
                 tokio::task::yield_now().await;
             }
-            let converted = timeout(THREAD_PATIENCE, waiting.convert(LARGE_BYTES - 1, || ())).await;
+            let converted =
+                timeout(THREAD_PATIENCE, waiting.convert(LARGE_BYTES - 1, || (), None)).await;
             drop(release);
             while let Some(done) = long.join_next().await {
                 assert!(done.expect("no panic").expect("a thread"));

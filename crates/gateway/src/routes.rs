@@ -165,7 +165,7 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
     drop(settings);
     let (bytes, uri) = (body.remaining(), head.uri);
     let until = Instant::now() + limit;
-    let parsed = shared.waiting.convert(bytes, move || parse(form, &uri, body));
+    let parsed = shared.waiting.convert(bytes, move || parse(form, &uri, body), None);
     let commands = timeout_at(until.into(), parsed).await.map_err(|_| busy())???;
     client.set_user(rights.user());
     let caller = Caller::with_rights(client, rights, true);

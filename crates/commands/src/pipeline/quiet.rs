@@ -8,7 +8,10 @@ use crate::clients::{Hold, PauseMode};
 use crate::error::{CommandError, Interrupt};
 use crate::kernel::Kernel;
 use crate::message::{Notice, Reported};
-use crate::under_way::Quiet;
+use crate::under_way::{Pending, Quiet};
+
+/// A pause is given up that cannot begin for so long, as behind a script without end in a transaction: clients wait for it.
+const PATIENCE_MS: i64 = 10_000;
 
 impl Kernel {
     /// To be called behind what closes a gate.
@@ -26,36 +29,39 @@ impl Context<'_, '_> {
         self.caller.quiet.is_some()
     }
 
-    /// Begins a pause, or goes on with the one that it has begun, until nothing is under way of what the gates let pass
-    /// before, and all of that is in the stream to replicas: an operator reads the end of the stream behind the reply,
-    /// and waits for a replica to have that. Its time counts from then.
+    /// Pauses clients once nothing is under way of what the gates let pass before, and all of that is in the stream to
+    /// replicas: an operator reads the end of the stream behind the reply, and waits for a replica to have that. Writes
+    /// are held back meanwhile.
     ///
     /// # Errors
-    /// An interrupt, until then. Or an error: it was ended.
+    /// An interrupt, until then. Or an error: it was ended, or that takes too long.
     pub(crate) fn pause(&mut self, timeout_ms: i64, mode: PauseMode) -> Done {
         const ENDED: CommandError = CommandError::new(
-            "TRYAGAIN the pause was ended while writes were still under way that began before",
+            "TRYAGAIN the pause was ended before it began: writes were still under way",
+        );
+        const TOO_LONG: CommandError = CommandError::new(
+            "TRYAGAIN there is no pause: writes that began before are still under way, or the stream lacks them",
         );
         let (kernel, now_ms) = (self.kernel, self.now_ms);
-        let until_ms = now_ms.saturating_add(timeout_ms);
-        let pause = &kernel.pause;
-        match &self.caller.quiet {
-            Some(quiet) => {
-                if quiet.pause.as_ref().is_some_and(|(_, ends)| *ends != pause.ends()) {
-                    self.caller.quiet = None;
-                    return Err(ENDED);
-                }
-            }
-            None => {
-                let hold = (Hold::new(pause), pause.ends());
-                pause.begin(until_ms, mode, now_ms);
-                let mut quiet = Box::new(kernel.begin_quiet());
-                quiet.pause = Some(hold);
-                self.caller.quiet = Some(quiet);
-            }
+        let ends = kernel.pause.ends();
+        let quiet = self.caller.quiet.get_or_insert_with(|| {
+            let hold = Hold::new(&kernel.pause);
+            let mut quiet = Box::new(kernel.begin_quiet());
+            quiet.pause = Some(Pending { _hold: hold, ends, until_ms: now_ms + PATIENCE_MS });
+            quiet
+        });
+        let refusal = quiet.pause.as_ref().and_then(|pending| match pending {
+            _ if pending.ends != ends => Some(ENDED),
+            _ if pending.until_ms <= now_ms => Some(TOO_LONG),
+            _ => None,
+        });
+        if let Some(error) = refusal {
+            self.caller.quiet = None;
+            return Err(error);
         }
         self.await_quiet(true)?;
-        pause.begin(until_ms, mode, now_ms);
+        kernel.pause.begin(now_ms.saturating_add(timeout_ms), mode, now_ms);
+        // Behind it, so that nothing passes in between.
         self.caller.quiet = None;
         Ok(())
     }

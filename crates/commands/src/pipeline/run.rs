@@ -317,7 +317,9 @@ impl<'k> Run<'k, '_> {
                 }
                 Ok(Executed::Ran { level, is_unrecorded }) => break (level, is_unrecorded),
                 Err(Stopped::Refused(refused)) => return Err(refused),
-                Err(Stopped::Interrupted(_)) => self.wait_to_retry(caller.quiet.is_some())?,
+                Err(Stopped::Interrupted(_)) => self.wait_to_retry(
+                    caller.quiet.as_ref().is_some_and(|quiet| quiet.pause.is_none()),
+                )?,
             }
         };
         mute(caller, output, begin);

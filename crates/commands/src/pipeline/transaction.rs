@@ -43,7 +43,10 @@ const LINE_WEIGHT: usize = 10;
 /// What a transaction is judged by that runs programs. One that writes or grows anyway has been let pass.
 fn standing(kernel: &Kernel, caller: &Caller, access: Access) -> Standing {
     let keyspace = &kernel.keyspace;
-    let is_short = || keyspace.has_memory_limit() && keyspace.is_short_of_memory();
+    let is_short = || {
+        let has_limit = keyspace.has_memory_limit() && !keyspace.is_following();
+        has_limit && keyspace.is_short_of_memory()
+    };
     let fault = || kernel.fault_of_writes(caller.replica_level(kernel));
     Standing {
         fault: if access.writes { None } else { fault() },

@@ -181,7 +181,7 @@ impl Engine {
     pub fn cannot_fit(&self, bytes: usize) -> bool {
         let eviction = self.keyspace.eviction();
         match eviction.policy {
-            _ if eviction.limit_bytes == 0 => false,
+            _ if eviction.limit_bytes == 0 || self.keyspace.is_following() => false,
             Policy::Spill => false,
             Policy::Noeviction => self.keyspace.would_be_short(bytes),
             _ => bytes as u64 >= eviction.limit_bytes,

@@ -26,12 +26,12 @@ pub struct OwnFiles {
 impl OwnFiles {
     /// Those of a data directory that no server uses.
     pub fn in_dir(dir: &Path) -> Self {
-        Self { own_dirs: vec![resolved(dir)], files: Vec::new() }
+        Self { own_dirs: vec![resolved_dir(dir)], files: Vec::new() }
     }
 
     /// Those of a server. `start_dir` is where its log is: `dir` may have been changed since it was started.
     pub fn of(settings: &Settings, start_dir: &Path) -> Self {
-        let own_dirs = vec![resolved(start_dir), resolved(&settings.dir())];
+        let own_dirs = vec![resolved_dir(start_dir), resolved_dir(&settings.dir())];
         let files = settings.named_files().into_iter();
         Self { own_dirs, files: files.map(|(name, path)| (name, resolved(&path))).collect() }
     }
@@ -89,6 +89,11 @@ pub(crate) fn is_replaceable(path: &Path) -> io::Result<bool> {
     let mut begin = Vec::new();
     File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
     Ok(begin.is_empty() || begin == MAGIC)
+}
+
+/// A directory without links, also if it is one itself.
+fn resolved_dir(dir: &Path) -> PathBuf {
+    std::fs::canonicalize(dir).unwrap_or_else(|_| resolved(dir))
 }
 
 /// The path without symbolic links and dots in its directory, as far as that is there. Its last part stays as
