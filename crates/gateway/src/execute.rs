@@ -125,7 +125,7 @@ pub(crate) async fn run(
         let ran = spawn_blocking(move || {
             let (shared, kernel) = threads;
             let ran = match calls.together {
-                true => Ran::Through(work.run_together(&shared, &kernel, &calls)),
+                true => Ran::through(work.run_together(&shared, &kernel, &calls)),
                 false => work.run_rest(&shared, &kernel, calls, effort),
             };
             (ran, permit)
@@ -133,7 +133,7 @@ pub(crate) async fn run(
         match ran.await.map_err(|_| ending())? {
             // A client that has gone does not come here.
             (Ran::Through(output), permit) => {
-                return body.encode(shared, output?, None, Some(permit)).await;
+                return body.encode(shared, (*output)?, None, Some(permit)).await;
             }
             (Ran::GivesWay(left), _) => (work, calls) = *left,
         }
@@ -142,9 +142,15 @@ pub(crate) async fn run(
 
 /// The state in which a thread has left a request.
 enum Ran {
-    Through(Result<Output, Failure>),
+    Through(Box<Result<Output, Failure>>),
     /// A command waits for a key, and another request for the thread.
     GivesWay(Box<(Work, Calls)>),
+}
+
+impl Ran {
+    fn through(result: Result<Output, Failure>) -> Self {
+        Self::Through(Box::new(result))
+    }
 }
 
 /// How the replies of a request become the body of its response.
@@ -245,10 +251,10 @@ impl Work {
             }
             self.through += 1;
             if let Err(failure) = self.check() {
-                return Ran::Through(Err(failure));
+                return Ran::through(Err(failure));
             }
         }
-        Ran::Through(settle(shared, kernel, owed).map(|()| self.output))
+        Ran::through(settle(shared, kernel, owed).map(|()| self.output))
     }
 
     /// Runs all in one transaction.
