@@ -527,6 +527,24 @@ fn what_is_held_back_ends_in_an_error() {
     assert!(status == 503 && body.contains("held back for too long"), "{status} {body}");
 }
 
+/// What a script has done is taken back when a pause has begun meanwhile, and so is its reply.
+#[test]
+fn a_script_that_runs_again_replies_once() {
+    let http = with(launch().with("busy-reply-threshold", "20"));
+    let mut c = http.server.connect();
+    let mut held = http.connect();
+    let script = "for i = 1, 30000000 do end return redis.call('incr', KEYS[1])";
+    let body = format!(r#"[["SET","x","1"],["EVAL","{script}","1","slow"],["GET","x"]]"#);
+    held.write_all(&request("POST /pipeline", LOCAL, body.as_bytes())).expect("sent");
+    let mut is_busy = |busy| c.ask("GET slow").to_string().starts_with("-BUSY") == busy;
+    wait_until("it runs", || is_busy(true));
+    http.server.connect().check("CLIENT PAUSE 100000 WRITE", "+OK");
+    wait_until("it has ended", || is_busy(false));
+    http.server.connect().check("CLIENT UNPAUSE", "+OK");
+    let replies = r#"[{"result":"OK"},{"result":1},{"result":"1"}]"#;
+    assert_eq!(response(&mut held), (200, replies.to_owned()));
+}
+
 /// The operator sees and ends what holds requests back, however many these are.
 #[test]
 fn requests_without_data_do_not_wait_for_those_that_are_held_back() {

@@ -244,7 +244,7 @@ fn what_is_exported_can_be_imported() {
     let scratch = TempDir::new();
     let (source, dir) = (append_only_dir(scratch.path()), scratch.path().join("data"));
     assert_eq!(run(&["import", text(&source), "--dir", text(&dir)]).0, 0);
-    for (format, name) in [("rdb", "out.rdb"), ("aof", "out-aof")] {
+    for (format, name) in [("rdb", "out.rdb"), ("aof", "out-aof/")] {
         let out = scratch.path().join(name);
         let export = ["export", text(&out), "--format", format, "--dir", text(&dir)];
         let (code, said) = run(&export);
@@ -265,6 +265,7 @@ fn what_is_exported_can_be_imported() {
         ("rdb", dir.join("dump.rdb")),
         ("aof", linked.join("appendonlydir")),
         ("jsonl", linked.join("wal/out.jsonl")),
+        ("rdb", scratch.path().join("missing/../data/dump.rdb")),
     ] {
         for dir in [&dir, &linked] {
             let export = ["export", text(&target), "--format", format, "--dir", text(dir)];

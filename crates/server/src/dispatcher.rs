@@ -425,8 +425,10 @@ impl Service for Dispatcher {
 
     fn timer(&self, worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
         if !session.waits().is_idle() {
+            let is_retry = session.waits().obstacle().is_some();
             let flow = patience_ends(&self.0, session, io);
-            if let Some(at) = worker.awaiting.note(&self.0, io.info().key, session) {
+            // A request that is tried again has not replied yet, and what it replies may wait for nothing.
+            if !is_retry && let Some(at) = worker.awaiting.note(&self.0, io.info().key, session) {
                 io.hold_output(at);
             }
             return flow;

@@ -64,6 +64,8 @@ pub fn export(
     mut progress: impl FnMut(Progress),
 ) -> Result<Exported, TransferError> {
     let ExportOptions { dir, target, format, databases } = options;
+    // Without the slash that the completion of a shell leaves behind it.
+    let target = &target.components().collect::<PathBuf>();
     let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
     if !has_log(&log_dir) {
         return Err(TransferError::NoData { dir: dir.clone() });

@@ -166,8 +166,13 @@ impl<'k> Execution<'_, 'k> {
         let access = caller.access_of(self.command);
         let is_under_way = access.passes_on() && self.by.passes_gates();
         caller.passage = is_under_way.then(|| self.turn.kernel.passages.enter());
+        let begin = output.mark();
         let outcome = self.pass(caller, access, locks, output);
         locks.release();
+        if matches!(outcome, Err(Stopped::Interrupted(_))) {
+            // A program that was taken back had replied.
+            output.truncate(begin);
+        }
         caller.passage = None;
         outcome
     }

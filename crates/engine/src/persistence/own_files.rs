@@ -105,6 +105,12 @@ fn resolved(path: &Path) -> PathBuf {
             Ok(dir) => dir.join(name),
             Err(_) => resolved(dir).join(name),
         },
+        // It ends in two dots, and what is missing before them will be a directory.
+        (Some(dir), None) => fs::canonicalize(&path).unwrap_or_else(|_| {
+            let mut above = resolved(dir);
+            above.pop();
+            above
+        }),
         _ => fs::canonicalize(&path).unwrap_or(path),
     }
 }
