@@ -266,6 +266,7 @@ fn what_is_exported_can_be_imported() {
         ("aof", linked.join("appendonlydir")),
         ("jsonl", linked.join("wal/out.jsonl")),
         ("rdb", scratch.path().join("missing/../data/dump.rdb")),
+        ("rdb", scratch.path().join("missing/../linked/dump.rdb")),
     ] {
         for dir in [&dir, &linked] {
             let export = ["export", text(&target), "--format", format, "--dir", text(dir)];

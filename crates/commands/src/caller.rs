@@ -169,6 +169,11 @@ impl Caller {
         }
     }
 
+    /// It does not wait any more for what is under way: a pause that was to begin does not.
+    pub fn give_up(&mut self) {
+        self.quiet = None;
+    }
+
     /// Whether it finds a replica that has lost its primary.
     pub(crate) fn is_stale(&self, role: &Role) -> bool {
         self.standing.map_or_else(|| role.is_stale(), |standing| standing.is_stale)

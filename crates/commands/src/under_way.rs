@@ -56,6 +56,8 @@ pub struct Quiet {
     next: u64,
     /// The position of the feed when it was reached.
     pub(crate) position: Option<u64>,
+    /// When the stream up to there is called for again.
+    pub(crate) calls_at_ms: i64,
     /// The pause that begins then.
     pub(crate) pause: Option<Pending>,
 }
@@ -75,7 +77,14 @@ impl Quiet {
     #[must_use]
     pub fn new(workers: Arc<Reported>, passages: &Passages) -> Self {
         let next = passages.0.lock().next;
-        Self { workers, passages: passages.clone(), next, position: None, pause: None }
+        Self {
+            workers,
+            passages: passages.clone(),
+            next,
+            position: None,
+            calls_at_ms: 0,
+            pause: None,
+        }
     }
 
     /// Whether nothing is under way any more.

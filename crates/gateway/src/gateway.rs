@@ -47,6 +47,9 @@ const CONVERTING_THREADS: usize = 4;
 /// So many of these convert bodies and replies that are [`LARGE_BYTES`] long or longer.
 const CONVERTING_LARGE_THREADS: usize = CONVERTING_THREADS - 1;
 
+/// So many of the others wait without keeping a thread for commands from its use.
+const LARGE_WAITING_MAX: usize = 8;
+
 /// What is shorter is converted in some milliseconds, and waits for nothing longer.
 const LARGE_BYTES: usize = 1 << 20;
 
@@ -61,6 +64,8 @@ pub(crate) struct Waiting {
     without_data: Threads,
     converting: Arc<Semaphore>,
     converting_large: Arc<Semaphore>,
+    /// Large replies may wait for that without a thread for commands.
+    may_wait: Arc<Semaphore>,
 }
 
 /// Threads for requests of one kind.
@@ -112,12 +117,13 @@ impl Waiting {
             without_data: Threads::new(THREADS_WITHOUT_DATA),
             converting: Arc::new(Semaphore::new(CONVERTING_THREADS)),
             converting_large: Arc::new(Semaphore::new(CONVERTING_LARGE_THREADS)),
+            may_wait: Arc::new(Semaphore::new(LARGE_WAITING_MAX)),
         }
     }
 
     /// Parses or encodes so many bytes: at once if they are few, otherwise on another thread. `convert` waits for
-    /// nothing, so its thread is free again soon. `behind` goes back when it begins: else any number of large replies
-    /// would wait for that.
+    /// nothing, so its thread is free again soon. `behind` goes back when it is one of a few that wait for that: else
+    /// any number of large replies would.
     pub(crate) async fn convert<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -128,10 +134,13 @@ impl Waiting {
             return Ok(convert());
         }
         let large = match bytes >= LARGE_BYTES {
-            true => Some(Arc::clone(&self.converting_large).acquire_owned().await),
+            true => {
+                let _waits = self.may_wait.acquire().await;
+                drop(behind);
+                Some(Arc::clone(&self.converting_large).acquire_owned().await)
+            }
             false => None,
         };
-        drop(behind);
         let permit = Arc::clone(&self.converting).acquire_owned().await;
         let converted = spawn_blocking(move || {
             let _permits = (permit, large);

@@ -622,6 +622,7 @@ fn leave(server: &Server, session: &mut AnySession) {
     }
     if let Some(caller) = session.caller() {
         blocking::connection_ends(server, caller);
+        caller.give_up();
         caller.leave(&server.pubsub);
         if let Some(replica) = caller.replica() {
             server.primary.forget(replica);

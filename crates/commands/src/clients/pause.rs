@@ -2,7 +2,10 @@
 //! that must be atomic.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Which commands wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,12 +81,13 @@ impl Pause {
 
     /// Ends what [`Pause::hold`] began; the caller wakes the sessions that wait.
     pub fn let_go(&self) {
-        self.holders.fetch_sub(1, Relaxed);
+        self.holders.fetch_sub(1, Release);
     }
 
+    /// To be asked before `until_ms` is read: who lets go may have begun a pause just before.
     #[inline]
     fn is_held(&self) -> bool {
-        self.holders.load(Relaxed) > 0
+        self.holders.load(Acquire) > 0
     }
 
     /// Until when a request has to wait, if it has to. The client that paused must be able to look after the server
@@ -95,27 +99,29 @@ impl Pause {
         is_exempt: impl FnOnce() -> bool,
         now_ms: i64,
     ) -> Option<i64> {
+        let is_held = self.is_held() && writes;
         let until_ms = self.until_ms.load(Relaxed);
         if until_ms <= now_ms {
-            return (self.is_held() && writes).then_some(now_ms + CHECK_EVERY_MS);
+            return is_held.then_some(now_ms + CHECK_EVERY_MS);
         }
         let holds_all = self.mode.load(Relaxed) == PauseMode::All as u8;
-        let held = if holds_all { !is_exempt() } else { writes };
+        let held = is_held || if holds_all { !is_exempt() } else { writes };
         held.then_some(until_ms)
     }
 
     /// Whether a pause is running.
     #[inline]
     pub fn is_on(&self, now_ms: i64) -> bool {
-        self.until_ms.load(Relaxed) > now_ms || self.is_held()
+        self.is_held() | (self.until_ms.load(Relaxed) > now_ms)
     }
 
     /// The running pause: what it is for and how long it lasts, in milliseconds.
     pub fn remaining(&self, now_ms: i64) -> Option<(PauseMode, i64)> {
+        let is_held = self.is_held();
         let left = self.until_ms.load(Relaxed) - now_ms;
         let all = self.mode.load(Relaxed) == PauseMode::All as u8;
         if left <= 0 {
-            return self.is_held().then_some((PauseMode::Write, CHECK_EVERY_MS));
+            return is_held.then_some((PauseMode::Write, CHECK_EVERY_MS));
         }
         Some((if all { PauseMode::All } else { PauseMode::Write }, left))
     }

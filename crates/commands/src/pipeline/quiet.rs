@@ -13,6 +13,9 @@ use crate::under_way::{Pending, Quiet};
 /// A pause is given up that cannot begin for so long, as behind a script without end in a transaction: clients wait for it.
 const PATIENCE_MS: i64 = 10_000;
 
+/// How often the stream is called for while it lacks something.
+const CALL_EVERY_MS: i64 = 50;
+
 impl Kernel {
     /// To be called behind what closes a gate.
     #[must_use]
@@ -82,13 +85,15 @@ impl Context<'_, '_> {
             return Err(Interrupt::Quiet.into());
         }
         // Keys go on expiring: their end is not waited for.
-        let position = *quiet.position.get_or_insert_with(|| {
-            kernel.call_for_replicas();
-            kernel.feed.position()
-        });
-        match has_stream && !kernel.streams_up_to(position) {
-            true => Err(Interrupt::Quiet.into()),
-            false => Ok(()),
+        let position = *quiet.position.get_or_insert_with(|| kernel.feed.position());
+        if !has_stream || kernel.streams_up_to(position) {
+            return Ok(());
         }
+        // Again and again: what is in an object of a bucket is streamed when that is there.
+        if self.now_ms >= quiet.calls_at_ms {
+            quiet.calls_at_ms = self.now_ms + CALL_EVERY_MS;
+            kernel.call_for_replicas();
+        }
+        Err(Interrupt::Quiet.into())
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn is_replaceable(path: &Path) -> io::Result<bool> {
 
 /// A directory without links, also if it is one itself.
 fn resolved_dir(dir: &Path) -> PathBuf {
-    std::fs::canonicalize(dir).unwrap_or_else(|_| resolved(dir))
+    fs::canonicalize(dir).unwrap_or_else(|_| resolved(dir))
 }
 
 /// The path without symbolic links and dots in its directory, as far as that is there. Its last part stays as
@@ -103,7 +103,10 @@ fn resolved(path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(dir), Some(name)) => match fs::canonicalize(dir) {
             Ok(dir) => dir.join(name),
-            Err(_) => resolved(dir).join(name),
+            Err(_) => {
+                let dir = resolved(dir);
+                fs::canonicalize(&dir).unwrap_or(dir).join(name)
+            }
         },
         // It ends in two dots, and what is missing before them will be a directory.
         (Some(dir), None) => fs::canonicalize(&path).unwrap_or_else(|_| {
