@@ -527,7 +527,7 @@ fn what_is_held_back_ends_in_an_error() {
     assert!(status == 503 && body.contains("held back for too long"), "{status} {body}");
 }
 
-/// What a script has done is taken back when a pause has begun meanwhile, and so is its reply.
+/// Writes of a script are undone when a pause has begun meanwhile, and so is its reply.
 #[test]
 fn a_script_that_runs_again_replies_once() {
     let http = with(launch().with("busy-reply-threshold", "20"));

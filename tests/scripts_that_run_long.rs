@@ -514,8 +514,8 @@ fn a_transaction_goes_on_as_it_was_judged_whatever_changes_while_its_script_runs
     }
 }
 
-/// What a transaction has done before its script cannot be taken back, so that its end is waited for. The time of a pause
-/// counts from its reply, and writes are held back before.
+/// A transaction cannot take back its writes before a script, so that its end is waited for. The time of a pause counts
+/// from its reply, and writes are held back before.
 #[test]
 fn replies_to_a_pause_and_replicaof_wait_for_a_transaction_with_a_script_unless_these_are_ended() {
     let server = launch().with("threads", "2").with("busy-reply-threshold", "20").start();

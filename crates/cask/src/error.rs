@@ -204,7 +204,7 @@ impl Error {
         self.is_no_space() || matches!(self, Error::TooManyOpenFiles { .. })
     }
 
-    /// The same, also where it came to light in a sync, so that the store is latched: another store may be begun.
+    /// True also if it came to light in a sync, so that the store is latched: another store may be begun.
     pub fn may_pass(&self) -> bool {
         match self {
             Error::Io { source, .. } => is_full(source) || lacks_descriptor(source),

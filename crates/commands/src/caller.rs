@@ -81,7 +81,7 @@ pub struct Caller {
     held_for_replicas: Option<Vec<Vec<u8>>>,
     /// Its tracking, for a transaction that shows it and has run away from the worker, which keeps the subscriptions.
     shown_tracking: Option<Box<Tracking>>,
-    /// What it asks of a thread beside workers, while that executes it.
+    /// Its request, while a thread beside workers executes that.
     pub(crate) passage: Option<Passage>,
     /// Its request has begun something, and replies when no earlier one of anybody is under way.
     pub(crate) quiet: Option<Box<Quiet>>,
@@ -174,7 +174,7 @@ impl Caller {
         self.quiet = None;
     }
 
-    /// Whether it finds a replica that has lost its primary.
+    /// True if it finds a replica that has lost its primary.
     pub(crate) fn is_stale(&self, role: &Role) -> bool {
         self.standing.map_or_else(|| role.is_stale(), |standing| standing.is_stale)
     }

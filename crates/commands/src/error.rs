@@ -30,7 +30,7 @@ pub enum Interrupt {
     Gate,
     /// It changes the role, which another thread has held still for long. It is tried again soon.
     Role,
-    /// What it has begun is for later requests only, and earlier ones are under way. It replies once they are done.
+    /// It has begun something that concerns later requests only. It replies once the earlier ones are done.
     Quiet,
 }
 

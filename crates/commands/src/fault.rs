@@ -29,7 +29,7 @@ impl Fault {
     }
 }
 
-/// What a transaction was judged by, which holds for the programs that it runs until its end: they may run for long, and
+/// The state by which a transaction was judged. It holds for the programs of the transaction: they may run for long, and
 /// what was done before them stays.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {

@@ -86,7 +86,7 @@ pub struct Kernel {
     pub clients: Arc<Registry>,
     /// `CLIENT PAUSE`.
     pub pause: Arc<Pause>,
-    /// What threads beside workers have under way.
+    /// Requests that threads beside workers have under way.
     pub passages: Passages,
     /// Slow commands.
     pub slowlog: Mutex<SlowLog>,

@@ -42,7 +42,7 @@ pub enum Notice {
     Report(Arc<Reported>),
 }
 
-/// How many workers have not read a notice yet.
+/// Counts the workers that have not read a notice yet.
 #[derive(Debug)]
 pub struct Reported(AtomicUsize);
 
@@ -58,7 +58,7 @@ impl Reported {
         self.0.fetch_sub(1, Release);
     }
 
-    /// Whether all have.
+    /// True if all have.
     #[must_use]
     pub fn have_all(&self) -> bool {
         self.0.load(Acquire) == 0

@@ -1,4 +1,4 @@
-//! What is under way of that which the gates have let pass.
+//! Requests under way that the gates have let pass.
 //!
 //! Workers look at the gates once for each batch, so each is sent a notice, which it reads between two batches. Other
 //! threads say when they are about to look, and when what they let pass is done: a [`Passage`].
@@ -66,7 +66,7 @@ pub struct Quiet {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) _hold: Hold,
-    /// How often a pause was ended before.
+    /// Counts the ends of pauses before it.
     pub(crate) ends: u32,
     /// It is given up at this time.
     pub(crate) until_ms: i64,
@@ -87,7 +87,7 @@ impl Quiet {
         }
     }
 
-    /// Whether nothing is under way any more.
+    /// True if nothing is under way any more.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         let is_later = |number: &u64| *number >= self.next;

@@ -98,7 +98,7 @@ pub enum Obstacle {
     Shard(usize),
     /// Another thread holds the role still for long.
     Role,
-    /// What the gates let pass before is under way.
+    /// Earlier requests are under way that the gates let pass.
     EarlierRequests,
 }
 

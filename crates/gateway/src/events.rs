@@ -265,7 +265,7 @@ struct EventWriter {
     kept: Vec<u8>,
 }
 
-/// What comes next in a reply.
+/// The part of a reply that comes next.
 #[derive(PartialEq, Eq)]
 enum Next {
     /// A line of the protocol.
@@ -282,7 +282,7 @@ impl EventWriter {
         Self { encoding, next: Next::Line, parts: 0, begun: 0, kept: Vec::new() }
     }
 
-    /// Whether an event is incomplete.
+    /// True if an event is incomplete.
     fn is_inside(&self) -> bool {
         self.parts > 0
     }

@@ -153,7 +153,7 @@ impl Ran {
     }
 }
 
-/// How the replies of a request become the body of its response.
+/// Makes the body of a response of the replies to a request.
 #[derive(Clone, Copy)]
 struct Body {
     form: Form,

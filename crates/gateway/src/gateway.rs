@@ -50,7 +50,7 @@ const CONVERTING_LARGE_THREADS: usize = CONVERTING_THREADS - 1;
 /// So many of the others wait without keeping a thread for commands from its use.
 const LARGE_WAITING_MAX: usize = 8;
 
-/// What is shorter is converted in some milliseconds, and waits for nothing longer.
+/// Shorter bodies and replies are converted in some milliseconds, and wait for nothing longer.
 const LARGE_BYTES: usize = 1 << 20;
 
 /// The runtime's thread parses and encodes so many bytes itself, in less than a millisecond. More would hold up all

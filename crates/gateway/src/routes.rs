@@ -178,7 +178,7 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
     execute::run(shared, kernel, caller, calls).await
 }
 
-/// How a client asks for the strings of its replies.
+/// The form of strings that a client asks for.
 fn strings(headers: &HeaderMap) -> Result<Strings, Failure> {
     match headers.get("upstash-encoding").map(|value| value.as_bytes()) {
         None => Ok(Strings::Text),

@@ -439,7 +439,7 @@ impl ShardLocks<'_> {
         }
     }
 
-    /// How many events there are, for [`ShardLocks::deliver_events`].
+    /// The number of events, for [`ShardLocks::deliver_events`].
     #[must_use]
     pub fn events_len(&mut self) -> usize {
         self.thread.effects.noted().map_or(0, |notices| notices.events.len())
@@ -454,7 +454,7 @@ impl ShardLocks<'_> {
         }
     }
 
-    /// Whether there are events that may not have been delivered yet.
+    /// True if there are events that may not have been delivered yet.
     #[inline]
     #[must_use]
     pub fn has_events(&mut self) -> bool {

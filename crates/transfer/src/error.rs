@@ -158,7 +158,7 @@ pub enum TransferError {
         /// The file or directory.
         path: PathBuf,
     },
-    /// What was to be written would be among the files of the server, which may load it.
+    /// The target is among the files of the server, which may load it.
     #[error("{} is in the data directory, of which a server may load it; choose a name outside of it", path.display())]
     InDataDir {
         /// The file or directory.

@@ -27,7 +27,7 @@ pub struct Pause {
     mode: AtomicU8,
     /// How many hold writes back for as long as they take.
     holders: AtomicU32,
-    /// How often it was ended.
+    /// Counts its ends by `CLIENT UNPAUSE`.
     ends: AtomicU32,
 }
 
@@ -69,7 +69,7 @@ impl Pause {
         self.ends.fetch_add(1, Relaxed);
     }
 
-    /// How often it was ended so far.
+    /// Ends so far.
     pub fn ends(&self) -> u32 {
         self.ends.load(Relaxed)
     }

@@ -42,7 +42,7 @@ impl Access {
         Self {
             writes: spec.flags.contains(Flags::WRITE),
             may_write: spec.flags.contains(Flags::MAY_WRITE),
-            // What PFCOUNT keeps is as long as what was there.
+            // PFCOUNT keeps a value that is as long as the one before.
             may_grow: spec.flags.contains(Flags::MAY_WRITE.with(Flags::PROGRAM)),
             // Nothing else of channels is fast.
             publishes: spec.flags.contains(Flags::PUBSUB.with(Flags::FAST)),
@@ -51,7 +51,7 @@ impl Access {
         }
     }
 
-    /// Whether others than the caller may see what it does, in the data or in the stream.
+    /// True if others than the caller may see its effects, in the data or in the stream.
     #[must_use]
     pub fn passes_on(&self) -> bool {
         self.writes || self.may_write || self.publishes

@@ -347,7 +347,7 @@ impl<'a, 'k> Context<'a, 'k> {
         Ok(result.expect("it has run"))
     }
 
-    /// What does not depend on the body, of which there are many: it is compiled once.
+    /// This part does not depend on the body, of which there are many: it is compiled once.
     fn holding_in_turn(
         &mut self,
         lock: Lock<'_, 'k>,

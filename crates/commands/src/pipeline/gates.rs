@@ -46,7 +46,7 @@ pub enum Admission {
     Held(Deferral),
 }
 
-/// What a fault is to clients that speak RESP.
+/// The error for clients that speak RESP.
 #[cold]
 pub(super) fn error_of(fault: Fault, kernel: &Kernel) -> CommandError {
     match fault {

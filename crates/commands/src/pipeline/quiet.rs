@@ -13,7 +13,7 @@ use crate::under_way::{Pending, Quiet};
 /// A pause is given up that cannot begin for so long, as behind a script without end in a transaction: clients wait for it.
 const PATIENCE_MS: i64 = 10_000;
 
-/// How often the stream is called for while it lacks something.
+/// The stream is called for at these intervals while it lacks something.
 const CALL_EVERY_MS: i64 = 50;
 
 impl Kernel {

@@ -40,7 +40,7 @@ const REPORT_WEIGHT: usize = 1_000;
 const COMMAND_WEIGHT: usize = 30;
 const LINE_WEIGHT: usize = 10;
 
-/// What a transaction is judged by that runs programs. One that writes or grows anyway has been let pass.
+/// Judges a transaction that runs programs. One that writes or grows anyway has been let pass.
 fn standing(kernel: &Kernel, caller: &Caller, access: Access) -> Standing {
     let keyspace = &kernel.keyspace;
     let is_short = || {

@@ -52,7 +52,7 @@ impl OwnFiles {
         self.own_dirs.iter().any(in_own_dir) || self.files.iter().any(|(_, own)| same(own, &path))
     }
 
-    /// Whether this is in a directory of theirs.
+    /// True if this is in a directory of theirs.
     pub fn surround(&self, path: &Path) -> bool {
         let path = resolved(path);
         self.own_dirs.iter().any(|dir| path.starts_with(dir))

@@ -105,7 +105,7 @@ impl Shared {
         };
         let Ok(mut all) = locks.try_lock_all() else { return };
         _under_way = kernel.passages.enter();
-        // What has closed meanwhile, as for a failover, finds out that nothing is under way. Nor is it time if a client
+        // A gate may have closed meanwhile, as for a failover, which waits for nothing else. Nor is it time if a client
         // has just asked for another one.
         if !kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))
             && self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok()

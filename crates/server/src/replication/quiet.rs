@@ -8,7 +8,7 @@ use tierce_replication::link::Place;
 use crate::commands::replication::Replica;
 use crate::server::Server;
 
-/// How often it looks whether nothing is under way any more.
+/// Between two looks at what is under way.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// How long one step takes at most before the caller is asked whether it gives up.

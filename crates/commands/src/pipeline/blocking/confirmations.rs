@@ -107,7 +107,7 @@ impl Kernel {
         self.feed.call(Reader::Replicas);
     }
 
-    /// Whether the stream has all that was written up to a position of the feed, or does not get it: a log has failed.
+    /// True if the stream has all that was written up to a position of the feed, or does not get it: a log has failed.
     #[must_use]
     pub(crate) fn streams_up_to(&self, position: u64) -> bool {
         !self.primary.is_active()

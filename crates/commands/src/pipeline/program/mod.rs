@@ -323,7 +323,7 @@ impl<'k> Context<'_, 'k> {
             None => RunsOn::worker(self.kernel, WORKER_TIME),
         };
         if self.mode.comes_late() {
-            // What it does is taken back if a gate has closed when it ends, so that nobody waits for it until then.
+            // A pause does not wait for it: if one has begun when the program ends, its writes are undone.
             self.caller.passage = None;
         }
         let (outcome, effects) = self.run_on_machine(program, call, terms, runs_on);
