@@ -152,19 +152,6 @@ impl Bucket {
         }
     }
 
-    /// Waits until everything so far is committed, for `at_most`. Whether it is.
-    pub fn wait(&self, feed: &Feed, at_most: Duration) -> bool {
-        let (position, until) = (feed.position(), Instant::now() + at_most);
-        let mut figures = self.figures.lock();
-        while self.committed() < position {
-            self.hasten(feed);
-            if self.advanced.wait_until(&mut figures, until).timed_out() {
-                return self.committed() >= position;
-            }
-        }
-        true
-    }
-
     /// An append with this number is confirmed, which [`LeaseGate::note_begun`] gave it. Whether replies wait for that.
     #[must_use]
     pub fn note_proven(&self, number: u64) -> bool {

@@ -211,8 +211,8 @@ impl Caller {
         (self.transaction, self.watch) = (from.transaction, from.watch);
         (self.durability, self.replica_level) = (from.durability, from.replica_level);
         self.closing |= from.closing;
-        self.waits.logged.was_always |= from.waits.logged.was_always;
-        self.waits.logged.was_bucket |= from.waits.logged.was_bucket;
+        let barrier = &mut self.waits.logged.barrier;
+        *barrier = barrier.and(from.waits.logged.barrier);
         self.reply_mode = reply_mode.after_command();
     }
 
@@ -437,9 +437,10 @@ impl Caller {
         engine: &Engine,
         has_written: bool,
     ) {
-        let was_always = self.sync_policy(engine) == SyncPolicy::Always;
-        self.waits.logged.was_bucket |= self.sync_policy(engine) == SyncPolicy::Bucket;
-        self.waits.logged.was_always |= has_written && was_always;
+        let policy = self.sync_policy(engine);
+        let barrier = &mut self.waits.logged.barrier;
+        barrier.device |= has_written && policy == SyncPolicy::Always;
+        barrier.bucket |= policy == SyncPolicy::Bucket;
         self.durability = level;
     }
 
@@ -696,8 +697,8 @@ impl Caller {
     /// what it tracks, of a long command or for replicas, they are held: what it reads there may be older than they are.
     /// When that becomes too much, they go out, and all that the client has cached is invalid behind the replies.
     pub fn receive(&mut self, pubsub: &PubSub, run: &Run, output: &mut Output) -> usize {
-        let is_reading = matches!(self.waits.awaited(), Some(Awaited::LongCommand))
-            || self.waits.has_unconfirmed();
+        let is_reading =
+            matches!(self.waits.awaited(), Some(Awaited::LongCommand)) || self.waits.has_held();
         let output = match is_reading && self.tracker().is_some() {
             true => {
                 let held = self.held_messages.get_or_insert_with(|| Box::new(Output::new()));

@@ -50,6 +50,7 @@ pub mod fault;
 pub mod reply;
 
 pub mod answer;
+pub mod barrier;
 pub mod bucket;
 pub mod caller;
 pub mod clients;
@@ -86,7 +87,7 @@ pub mod replication;
 
 pub use commands::server::info::read_metrics;
 pub use commands::{table, table_for};
-pub use pipeline::{Effort, Owed, time_of_effect};
+pub use pipeline::{Effort, time_of_effect};
 
 use tierce_config as config;
 use tierce_engine as engine;

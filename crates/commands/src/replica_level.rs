@@ -33,15 +33,16 @@ pub struct HeldReply {
     pub has_written: bool,
 }
 
-/// Replies of one connection that wait for replicas.
-#[derive(Debug)]
-pub struct Unconfirmed {
-    /// What the writes wait for.
-    pub level: ReplicaLevel,
+/// Replies of one connection that wait for replicas, each taken out of the output when its request has run, together
+/// with the fact whether the request has changed anything: an error may have to be sent in its place.
+#[derive(Debug, Default)]
+pub struct HeldReplies {
+    /// What the writes wait for. Without a level there are no replies: they are in the output.
+    pub level: Option<ReplicaLevel>,
     /// In order.
     pub replies: Vec<HeldReply>,
-    /// They wait for the device of this server as well.
-    pub awaits_device: bool,
+    /// There are writes, whose replies are among these unless their client does not want them.
+    pub has_writes: bool,
     /// The connection ends behind them.
     pub closes: bool,
 }
@@ -95,10 +96,52 @@ impl fmt::Display for ReplicaLevel {
     }
 }
 
-impl Unconfirmed {
+impl HeldReplies {
+    /// One reply to a write, or the replies to several.
+    #[must_use]
+    pub fn of_write(level: ReplicaLevel, reply: Option<OwnedOutput>) -> Self {
+        let held = |reply| HeldReply { reply, has_written: true };
+        let replies = reply.into_iter().map(held).collect();
+        Self { level: Some(level), replies, has_writes: true, closes: false }
+    }
+
+    /// Forgets the batch before, whose connection may have ended without its replies.
+    #[inline]
+    pub fn begin(&mut self) {
+        if !self.replies.is_empty() {
+            self.replies.clear();
+        }
+        (self.level, self.has_writes) = (None, false);
+    }
+
+    /// Takes what was written since the last reply out of the output.
+    #[cold]
+    pub fn cut(&mut self, output: &mut Output, has_written: bool) {
+        let reply = output.take();
+        // A client that does not want the reply still has those behind it wait for the write.
+        self.has_writes |= has_written;
+        if !reply.is_empty() {
+            self.replies.push(HeldReply { reply, has_written });
+        }
+    }
+
+    /// Puts them back, as nothing has changed that they tell of.
+    pub fn give_back(&mut self, output: &mut Output) {
+        if self.level.is_some() {
+            self.cut(output, false);
+            self.replies.drain(..).for_each(|held| output.append(held.reply));
+        }
+    }
+
+    /// The error in place of replies to writes that are not confirmed.
+    #[must_use]
+    pub fn error(&self) -> CommandError {
+        self.level.unwrap_or_default().error()
+    }
+
     /// Appends the replies, with errors in place of those to writes that are not confirmed.
     pub fn write(self, is_confirmed: bool, output: &mut Output, proto: Proto) {
-        let error = self.level.error();
+        let error = self.error();
         for HeldReply { reply, has_written } in self.replies {
             match is_confirmed || !has_written {
                 true => output.append(reply),

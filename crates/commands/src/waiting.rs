@@ -21,11 +21,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use tierce_keyspace::{Busy, Waiter};
 use tierce_wire::number;
 
-use crate::durability::{SWITCHED_BY_ANOTHER, SyncPolicy, WalHandle};
+use crate::barrier::ReplyBarrier;
+use crate::durability::SWITCHED_BY_ANOTHER;
 use crate::error::CommandError;
 use crate::message::Notice;
 use crate::persistence::SaveId;
-use crate::replica_level::Unconfirmed;
+use crate::replica_level::HeldReplies;
 use crate::reply::Reply;
 
 /// A request that has waited so often for values on disk is executed all the same, and reads them itself.
@@ -42,7 +43,7 @@ pub struct Waits {
     /// What the client has written to the log.
     pub logged: Logged,
     /// Its replies, while they wait for replicas.
-    unconfirmed: Option<Box<Unconfirmed>>,
+    held: Option<Box<HeldReplies>>,
     /// Counts it while a pause holds its next request.
     pub paused: Option<Counted>,
 }
@@ -214,48 +215,22 @@ pub struct ReplyTo {
 pub struct Logged {
     /// The log ended here after the last of them, or after what the client wants to be sure of.
     pub at: u64,
-    /// The replies since the last send wait for the device.
-    pub awaits_device: bool,
-    /// The level was `always` for some of the writes that are not noted yet.
-    pub was_always: bool,
-    /// It was `bucket` for some of the replies that are not noted yet, also of reads.
-    pub was_bucket: bool,
-    /// The replies since the last send tell of no data.
+    /// What the replies wait for that were written since the output was cut last. Replies that wait for replicas are
+    /// kept apart ([`Waits::wait_for_replicas`]).
+    pub barrier: ReplyBarrier,
+    /// The replies since then tell of no data.
     pub tells_of_server: bool,
-    /// Replies of this connection wait for the bucket, since it asked for that, until the last of them is sent.
-    pub awaits_bucket: bool,
-    /// Replies of this connection wait for a proof of the lease, until the last of them is sent.
-    pub awaits_lease: bool,
-    /// The place in the log that some of the replies wait for the device to reach.
-    pub device_at: u64,
-    /// The position of the feed that some of them wait for the bucket to have.
-    pub bucket_at: u64,
-    /// The connection is among those of its worker that wait for the device.
+    /// The connection is among those of its worker that wait.
     pub is_listed: bool,
-    /// Replicas have to have what was written since the last send. Of protocols other than RESP.
-    pub is_unconfirmed: bool,
 }
 
 impl Logged {
-    /// Notes where the log ended after writes of this client; `false` if it could not take them, so that they
-    /// must not be acknowledged.
+    /// The log ended at `at` after a write of this client, or after what it wants to be sure of, and its reply waits for
+    /// `barrier`.
     #[inline]
-    pub fn note_writes(&mut self, wal_handle: &WalHandle, policy: SyncPolicy) -> bool {
-        if wal_handle.has_write_error() {
-            return false;
-        }
-        self.note(wal_handle.appended(), policy);
-        true
-    }
-
-    /// The log ended at `at` after a write of this client, or after what it wants to be sure of. With
-    /// `always` its reply waits for the device, and with `bucket` for the bucket.
-    #[inline]
-    pub fn note(&mut self, at: u64, policy: SyncPolicy) {
+    pub fn note(&mut self, at: u64, barrier: ReplyBarrier) {
         self.at = at;
-        let was_always = std::mem::take(&mut self.was_always);
-        self.awaits_device |= was_always || policy == SyncPolicy::Always;
-        self.was_bucket |= policy == SyncPolicy::Bucket;
+        self.barrier = self.barrier.and(ReplyBarrier { replicas: None, ..barrier });
     }
 }
 
@@ -317,7 +292,7 @@ impl Waits {
     /// `true` if requests are executed as they come, and replies sent as they are written.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.is_idle() && !self.logged.awaits_device
+        self.is_idle() && !self.logged.barrier.device
     }
 
     /// Has the next request tried again when `obstacle` is gone, or after so long.
@@ -376,22 +351,22 @@ impl Waits {
     }
 
     /// Keeps the replies that were written until replicas have confirmed the writes.
-    pub fn wait_for_replicas(&mut self, awaited: Awaited, unconfirmed: Unconfirmed) {
+    pub fn wait_for_replicas(&mut self, awaited: Awaited, held: HeldReplies) {
         self.wait_for(awaited, true);
-        self.unconfirmed = Some(Box::new(unconfirmed));
+        self.held = Some(Box::new(held));
     }
 
     /// Whether replies wait for replicas.
     #[inline]
-    pub fn has_unconfirmed(&self) -> bool {
-        self.unconfirmed.is_some()
+    pub fn has_held(&self) -> bool {
+        self.held.is_some()
     }
 
     /// The replies that have waited for replicas. The connection goes on.
-    pub fn end_unconfirmed(&mut self) -> Option<Unconfirmed> {
-        let unconfirmed = self.unconfirmed.take()?;
+    pub fn end_held(&mut self) -> Option<HeldReplies> {
+        let held = self.held.take()?;
         self.end();
-        Some(*unconfirmed)
+        Some(*held)
     }
 
     /// The reply that is waited for comes for something else than was thought.

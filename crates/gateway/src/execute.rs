@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use tierce_commands::Effort;
+use tierce_commands::barrier::ReplyBarrier;
 use tierce_commands::caller::Caller;
 use tierce_commands::command::{Command, Flags};
 use tierce_commands::error::CommandError;
 use tierce_commands::kernel::Kernel;
 use tierce_commands::pipeline;
-use tierce_commands::{Effort, Owed};
 use tierce_json::Form;
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Value};
@@ -231,13 +232,13 @@ impl Work {
 
     /// Runs those that are left.
     fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: Calls, effort: Effort) -> Ran {
-        let mut owed = Owed::default();
+        let mut barrier = ReplyBarrier::default();
         while let Some(command) = calls.commands.get(self.through) {
             let args = command.as_args();
             if !self.refuses(kernel, args, calls.allowed) {
                 let began = Instant::now();
                 let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
-                // A request that has done something keeps its thread, on which its replies are settled.
+                // A request that has done something keeps its thread, on which its replies wait.
                 let gives_way = || {
                     self.through == 0
                         && began.elapsed() >= GIVES_WAY_AFTER
@@ -245,7 +246,7 @@ impl Work {
                 };
                 let (caller, output) = (&mut self.caller, &mut self.output);
                 match kernel.execute_beside(caller, args, output, &gives_up, &gives_way) {
-                    Some(also) => owed = owed.and(also),
+                    Some(also) => barrier = barrier.and(also),
                     None => return Ran::GivesWay(Box::new((self, calls))),
                 }
             }
@@ -254,7 +255,7 @@ impl Work {
                 return Ran::through(Err(failure));
             }
         }
-        Ran::through(settle(shared, kernel, owed).map(|()| self.output))
+        Ran::through(acknowledge(shared, kernel, barrier).map(|()| self.output))
     }
 
     /// Runs all in one transaction.
@@ -284,9 +285,9 @@ impl Work {
             }
         }
         self.output = Output::with_room(REPLY_BYTES_MAX);
-        let owed = kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
+        let barrier = kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
         self.check()?;
-        settle(shared, kernel, owed)?;
+        acknowledge(shared, kernel, barrier)?;
         Ok(self.output)
     }
 
@@ -316,7 +317,7 @@ impl Work {
 }
 
 /// Waits for the bucket, once for all commands of a request.
-fn settle(shared: &Shared, kernel: &Kernel, owed: Owed) -> Result<(), Failure> {
+fn acknowledge(shared: &Shared, kernel: &Kernel, barrier: ReplyBarrier) -> Result<(), Failure> {
     let ends_at = Cell::new(None);
     let gives_up = || {
         shared.is_ending() && {
@@ -325,7 +326,9 @@ fn settle(shared: &Shared, kernel: &Kernel, owed: Owed) -> Result<(), Failure> {
             Instant::now() >= at
         }
     };
-    kernel.settle(owed, &gives_up).map_err(|error| Failure::of_command(error.as_str()))
+    let confirmed = kernel.await_barrier(barrier, &gives_up);
+    let confirmed = confirmed.and_then(|()| kernel.await_lease(&gives_up));
+    confirmed.map_err(|error| Failure::of_command(error.as_str()))
 }
 
 /// Why a command is not for a request over HTTP.

@@ -9,7 +9,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use crate::buffer::apart::Apart;
 use crate::buffer::rest::Rest;
-use crate::gates::Gates;
+use crate::gates::{Gates, Ticket};
 use crate::queue::OutputQueue;
 use crate::service::{OnHangup, WorkerId};
 use crate::tls::Tls;
@@ -106,13 +106,20 @@ pub(crate) struct Control {
     /// Since when the queue has been above the soft limit.
     pub(crate) above_soft_since_ms: Option<u64>,
     /// The output of the present call, and all behind it, is to wait for this ticket.
-    pub(crate) hold: Option<u64>,
+    pub(crate) hold: Option<Ticket>,
     /// Output behind these waits for `ConnMut::release`.
     pub(crate) gates: Option<Box<Gates>>,
     /// What waited was thrown away, and nothing may follow what was sent.
     pub(crate) is_cut: bool,
     /// The session is to be called when all output is sent.
     pub(crate) wants_call: bool,
+}
+
+impl Control {
+    /// Has the output of the present call wait for one more ticket.
+    pub(crate) fn hold_for(&mut self, ticket: Ticket) {
+        self.hold = Some(self.hold.map_or(ticket, |before| before.and(ticket)));
+    }
 }
 
 /// A connection of a worker.

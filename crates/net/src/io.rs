@@ -3,6 +3,7 @@
 use crate::buffer::apart::Apart;
 use crate::clock::Now;
 use crate::connection::{ConnInfo, Control};
+use crate::gates::Ticket;
 use crate::timer::{TimerKind, Timers};
 use tierce_output::{Output, OutputClass};
 
@@ -177,10 +178,9 @@ impl<'a> Io<'a> {
     }
 
     /// Keeps all output of this connection, from this call on, until
-    /// [`ConnMut::release`](crate::ConnMut::release) has come to `ticket`: the replies tell of
-    /// something that has yet to become durable. Tickets grow from call to call; output of earlier
-    /// calls waits only for those.
-    pub fn hold_output(&mut self, ticket: u64) {
-        self.control.hold = Some(ticket);
+    /// [`ConnMut::release`](crate::ConnMut::release) has come to `ticket`, and to those of earlier calls: the replies
+    /// tell of something that has yet to become durable. Output of earlier calls waits only for theirs.
+    pub fn hold_output(&mut self, ticket: Ticket) {
+        self.control.hold_for(ticket);
     }
 }

@@ -30,6 +30,7 @@ pub use buffer::rest::READ_AHEAD_BYTES_MAX;
 pub use clock::{Clock, Now};
 pub use connection::{ConnInfo, ConnKey, Endpoints, ListenerTag};
 pub use fd_limit::raise_fd_limit;
+pub use gates::Ticket;
 pub use io::Io;
 pub use listener::{BindAddress, Encryption, ListenAddress, ListenError, Listener, Presence};
 pub use metrics::{Metrics, TlsMetrics};

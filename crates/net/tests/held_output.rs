@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::support::{Client, Server};
 use rustix::event::{PollFd, PollFlags, poll};
-use tierce_net::{CloseReason, Config, OutputClass, OutputLimit, OutputLimits};
+use tierce_net::{CloseReason, Config, OutputClass, OutputLimit, OutputLimits, Ticket};
 
 /// Whether nothing has arrived at the client.
 fn has_nothing(client: &Client<TcpStream>) -> bool {
@@ -22,7 +22,7 @@ fn held_output_leaves_when_released() {
     client.send("echo behind\n");
     server.report_when(key, |report| report.lines == 4);
     server.with(key, |conn| {
-        assert!(conn.release(1));
+        assert!(conn.release(Ticket([1, 0, 0])));
         conn.output().buffer().extend_from_slice(b"released\n");
     });
     for line in ["before", "held", "after", "behind", "released"] {
@@ -41,17 +41,17 @@ fn a_prefix_is_released_while_more_is_held() {
     server.report_when(key, |report| report.lines == 3);
     client.send("hold 20\nbytes 3000000\n");
     server.report_when(key, |report| report.lines == 5);
-    server.with(key, |conn| assert!(!conn.release(9)));
+    server.with(key, |conn| assert!(!conn.release(Ticket([9, 0, 0]))));
     server.report();
     assert!(has_nothing(&client));
-    server.with(key, |conn| assert!(!conn.release(19)));
+    server.with(key, |conn| assert!(!conn.release(Ticket([19, 0, 0]))));
     client.expect("held");
     client.expect_pattern(20_000);
     client.expect("unheld");
     let all_of_the_second = "held\n".len() + 3_000_000 + 1;
     server.report_when(key, |report| report.output_bytes == all_of_the_second);
     assert!(has_nothing(&client));
-    server.with(key, |conn| assert!(conn.release(20)));
+    server.with(key, |conn| assert!(conn.release(Ticket([20, 0, 0]))));
     client.expect("held");
     client.expect_pattern(3_000_000);
 }
@@ -67,7 +67,7 @@ fn output_sent_at_the_end_of_the_turn_is_not_held_by_what_comes_behind() {
     client.expect("turn");
     client.expect("yielded");
     assert!(has_nothing(&client));
-    server.with(key, |conn| assert!(conn.release(1)));
+    server.with(key, |conn| assert!(conn.release(Ticket([1, 0, 0]))));
     client.expect("held");
 }
 
@@ -83,7 +83,7 @@ fn a_connection_is_not_closed_for_output_that_is_held() {
         server.report_when(key, |report| report.lines == 2 * ticket);
     }
     for ticket in 1..=3_u64 {
-        server.with(key, move |conn| assert_eq!(conn.release(ticket), ticket == 3));
+        server.with(key, move |conn| assert_eq!(conn.release(Ticket([ticket, 0, 0])), ticket == 3));
         client.expect("held");
         client.expect_pattern(90_000);
     }
@@ -106,7 +106,7 @@ fn requests_wait_while_a_lot_of_output_is_held() {
     let (mut other, _) = server.connect_known();
     other.check("echo turn", "turn");
     assert_eq!(server.report_when(key, |report| report.output_bytes > 3_000_000).lines, 2);
-    server.with(key, |conn| assert!(conn.release(1)));
+    server.with(key, |conn| assert!(conn.release(Ticket([1, 0, 0]))));
     client.expect("held");
     client.expect_pattern(3_000_000);
     client.expect("later");
@@ -121,7 +121,7 @@ fn what_is_held_can_be_dropped_and_the_rest_is_sent() {
     client.send("hold 2\nbytes 100000\n");
     server.report_when(key, |report| report.lines == 4);
     server.with(key, |conn| {
-        assert!(!conn.release(1));
+        assert!(!conn.release(Ticket([1, 0, 0])));
         conn.close_without_held();
         conn.output().buffer().extend_from_slice(b"nothing follows\n");
     });

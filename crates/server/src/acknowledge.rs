@@ -1,4 +1,4 @@
-//! Replies that wait until the log has reached the device.
+//! Replies that wait until the log has reached the device, or the bucket.
 //!
 //! Under `appendfsync always`, or where a client asked for it, the replies to a batch with writes are held
 //! back until the log is on the device up to the last write of the batch. Each batch waits for its own
@@ -9,35 +9,27 @@
 //! tell of the server alone do not wait: monitoring is needed most when the bucket is away.
 //!
 //! With `bucket-takeover yes`, all replies wait as well while the lease is over, and none is sent by a process that is
-//! deposed ([`LeaseGate`](crate::commands::lease::LeaseGate) says why that is asked here, behind the execution). What
-//! comes behind a reply that waits for the lease waits with it.
+//! deposed ([`LeaseGate`](crate::commands::lease::LeaseGate) says why that is asked here, behind the execution).
 //!
-//! A worker knows which of its connections wait. It asks for a sync once a turn, and checks these
-//! connections when a sync is done ([`Notice::Durable`]).
+//! So the output of a connection is cut, and what is behind the cut waits with a ticket. A worker knows which of its
+//! connections wait. It asks for a sync once a turn, and checks these connections when a sync is done
+//! ([`Notice::Durable`]).
 
 use std::ops::Range;
 
-use tierce_net::{ConnKey, ConnMut, Conns};
+use tierce_net::{ConnKey, ConnMut, Conns, Ticket};
 
 use crate::commands::lease::Holding;
-use crate::connection::{AnySession, answer};
+use crate::connection::{AnySession, answer, reached, ticket};
 use crate::durability::SyncPolicy;
 use crate::kernel::Kernel;
 use crate::message::Notice;
 use crate::waiting;
 
-/// Output that waits for the bucket has a position of the feed as its ticket, with this bit: such tickets are above all
-/// positions in the log. What is committed in the bucket was synced here before.
-const OF_BUCKET: u64 = 1 << 63;
-
-/// Output that waits for the lease has the number of a proof as its ticket, with these bits. Such tickets are above all
-/// others, so output that waits for other things behind it does not tell by its ticket: the session remembers those.
-const OF_LEASE: u64 = 3 << 62;
-
-/// The ticket of output that is never sent.
+/// A proof of the lease that never comes.
 const NEVER: u64 = u64::MAX;
 
-/// The connections of a worker that wait for the device, or the bucket.
+/// The connections of a worker that wait.
 #[derive(Default)]
 pub struct Awaiting {
     conns: Vec<ConnKey>,
@@ -54,122 +46,97 @@ pub struct Awaiting {
 }
 
 impl Awaiting {
-    /// To be called for each session that may have written: the place in the log that its output has to
-    /// wait for, if it has to.
+    /// To be called for each session that may have written, or replied: what its output has to wait for, if it has to.
     #[inline]
     pub fn note(
         &mut self,
         kernel: &Kernel,
         conn: ConnKey,
         session: &mut AnySession,
-    ) -> Option<u64> {
-        let waits = std::mem::take(&mut session.waits().logged.awaits_device);
-        let mut ticket = None;
-        if waits || session.waits().awaited_position().is_some() {
-            ticket = self.list(kernel, conn, session, waits);
-        }
-        if kernel.bucket.is_on() {
-            ticket = ticket.max(self.note_bucket(kernel, conn, session));
-            ticket = ticket.max(self.note_lease(kernel, conn, session));
-        }
-        ticket
-    }
-
-    /// The same for the bucket.
-    #[cold]
-    fn note_bucket(
-        &mut self,
-        kernel: &Kernel,
-        conn: ConnKey,
-        session: &mut AnySession,
-    ) -> Option<u64> {
-        // What replicas of an owner get is committed already.
-        let was_bucket = std::mem::take(&mut session.waits().logged.was_bucket);
-        let tells_of_server = std::mem::take(&mut session.waits().logged.tells_of_server);
-        let is_at_level = !tells_of_server && session.sync_policy(kernel) == SyncPolicy::Bucket;
-        let asks =
-            (was_bucket || is_at_level) && (!session.is_replica() || kernel.role.is_replica());
-        // What comes behind output that waits for the bucket does so, too: tickets grow along the output.
-        if !asks && !session.waits().logged.awaits_bucket {
-            return None;
-        }
-        let position = kernel.feed.position();
-        // What this server shows may not be so any more.
-        let is_refused = kernel.durability.refuses_writes();
-        let is_committed = kernel.bucket.committed() >= position;
-        if is_committed && !session.waits().logged.awaits_bucket && !is_refused {
-            return None;
-        }
-        self.is_news |= is_refused || is_committed;
-        self.wants_bucket = true;
-        let logged = &mut session.waits().logged;
-        (logged.awaits_bucket, logged.bucket_at) = (true, position);
-        self.add(conn, session);
-        Some(OF_BUCKET | position)
-    }
-
-    /// The same for the lease alone, if there is one.
-    #[inline]
-    pub fn note_lease(
-        &mut self,
-        kernel: &Kernel,
-        conn: ConnKey,
-        session: &mut AnySession,
-    ) -> Option<u64> {
-        let ticket = match kernel.bucket.lease.holding() {
-            Holding::Held if !session.waits().logged.awaits_lease => return None,
-            Holding::Held => {
-                self.is_news = true;
-                OF_LEASE
-            }
-            Holding::Over { proof } => OF_LEASE | proof,
-            Holding::Deposed => {
-                self.is_news = true;
-                NEVER
-            }
+    ) -> Option<Ticket> {
+        let waits = session.waits();
+        self.asks_replicas |= waits.has_held();
+        let barrier = std::mem::take(&mut waits.logged.barrier);
+        let waits_here = waits.awaited_position().is_some();
+        let device = match barrier.device || waits_here {
+            true => self.note_device(kernel, waits.logged.at, barrier.device, waits_here),
+            false => 0,
         };
-        session.waits().logged.awaits_lease = true;
-        self.add(conn, session);
-        Some(ticket)
+        let (bucket, proof) = match kernel.bucket.is_on() {
+            true => (self.note_bucket(kernel, session, barrier.bucket), self.note_lease(kernel)),
+            false => (0, 0),
+        };
+        let needed = ticket(device, bucket, proof);
+        let waits = needed != Ticket::default();
+        if waits || waits_here {
+            self.list(conn, session);
+        }
+        waits.then_some(needed)
     }
 
-    fn add(&mut self, conn: ConnKey, session: &mut AnySession) {
+    /// The same for what is written to a connection that has asked for no data.
+    pub fn note_line(
+        &mut self,
+        kernel: &Kernel,
+        conn: ConnKey,
+        session: &mut AnySession,
+    ) -> Option<Ticket> {
+        let proof = self.note_lease(kernel);
+        (proof > 0).then(|| {
+            self.list(conn, session);
+            ticket(0, 0, proof)
+        })
+    }
+
+    fn list(&mut self, conn: ConnKey, session: &mut AnySession) {
         if !std::mem::replace(&mut session.waits().logged.is_listed, true) {
             self.conns.push(conn);
         }
     }
 
-    fn list(
-        &mut self,
-        kernel: &Kernel,
-        conn: ConnKey,
-        session: &mut AnySession,
-        waits: bool,
-    ) -> Option<u64> {
-        let at = session.waits().logged.at;
+    /// The place in the log that output waits for. The session may wait for it, too.
+    fn note_device(&mut self, kernel: &Kernel, at: u64, waits: bool, waits_here: bool) -> u64 {
         // The notice of its sync may have been sent before this note: then it would wait for ever.
-        let is_reached =
-            kernel.durability.wal_handle().is_none_or(|wal_handle| wal_handle.durable() >= at);
-        if is_reached && session.waits().awaited_position().is_none() {
-            return None;
+        let wal_handle = kernel.durability.wal_handle();
+        if wal_handle.is_none_or(|wal_handle| wal_handle.durable() >= at) {
+            self.is_news |= waits_here;
+            return 0;
         }
-        if is_reached || kernel.durability.refuses_writes() {
+        match kernel.durability.refuses_writes() {
             // There may be no more news for this one.
-            self.is_news = true;
-        } else {
-            self.wanted = self.wanted.max(at);
+            true => self.is_news = true,
+            false => self.wanted = self.wanted.max(at),
         }
-        self.add(conn, session);
-        if !waits || is_reached {
-            return None;
-        }
-        session.waits().logged.device_at = at;
-        Some(at)
+        if waits { at } else { 0 }
     }
 
-    /// The replies of a connection wait for replicas.
-    pub fn note_unconfirmed(&mut self) {
-        self.asks_replicas = true;
+    /// The position of the feed that output waits for.
+    #[cold]
+    fn note_bucket(&mut self, kernel: &Kernel, session: &mut AnySession, waits: bool) -> u64 {
+        let tells_of_server = std::mem::take(&mut session.waits().logged.tells_of_server);
+        let is_at_level = !tells_of_server && session.sync_policy(kernel) == SyncPolicy::Bucket;
+        // What replicas of an owner get is committed already.
+        let asks = (waits || is_at_level) && (!session.is_replica() || kernel.role.is_replica());
+        let position = kernel.feed.position();
+        if !asks || kernel.bucket.committed() >= position {
+            return 0;
+        }
+        self.is_news |= kernel.durability.refuses_writes();
+        self.wants_bucket = true;
+        position
+    }
+
+    /// The proof that output waits for.
+    #[inline]
+    fn note_lease(&mut self, kernel: &Kernel) -> u64 {
+        match kernel.bucket.lease.holding() {
+            Holding::Held => 0,
+            Holding::Over { proof } => proof,
+            Holding::Deposed => {
+                self.is_news = true;
+                NEVER
+            }
+        }
     }
 
     /// Asks for one sync for all connections of the turn, and replicas once.
@@ -193,36 +160,22 @@ impl Awaiting {
 
     /// Sends the replies that waited for the log, as far as it has reached the device, or the bucket.
     pub fn release(&mut self, kernel: &Kernel, conns: &mut Conns<'_, AnySession>) {
-        let proven = match self.proof(kernel) {
-            Proof::Until(proven) => OF_LEASE | proven,
+        let mut reached = reached(kernel);
+        match self.proof(kernel) {
+            Proof::Until(proven) => reached.0[2] = proven,
             Proof::Missing => return,
             Proof::Impossible => {
                 // This process shows nothing any more, whoever waits for what.
                 self.conns.clear();
                 return conns.for_each(|conn| conn.close_without_held());
             }
-        };
-        // Without a log there is nothing to wait for.
-        let wal_handle = kernel.durability.wal_handle();
-        let reached = Reached {
-            durable: wal_handle.map_or(u64::MAX, |wal_handle| wal_handle.durable()),
-            committed: kernel.bucket.committed(),
-            proven,
-        };
+        }
         let has_write_error = kernel.durability.refuses_writes();
         let lost = kernel.durability.lost();
         self.conns.retain(|key| {
             let Some(mut conn) = conns.get(*key) else { return false };
-            let holds_lost = lost.as_ref().is_some_and(|lost| holds_lost(&mut conn, lost));
-            let waits = if holds_lost {
-                still_waits(&mut conn, Reached::default(), true)
-            } else {
-                still_waits(&mut conn, reached, has_write_error)
-            };
-            let logged = &mut conn.session().waits().logged;
-            logged.is_listed = waits;
-            logged.awaits_bucket &= waits;
-            logged.awaits_lease &= waits;
+            let waits = still_waits(&mut conn, reached, lost.as_ref(), has_write_error);
+            conn.session().waits().logged.is_listed = waits;
             waits
         });
     }
@@ -233,7 +186,7 @@ impl Awaiting {
         let needed = match gate.holding() {
             Holding::Held => {
                 self.needs_proof = None;
-                return Proof::Until(NEVER >> 2);
+                return Proof::Until(NEVER - 1);
             }
             Holding::Over { proof } => *self.needs_proof.get_or_insert(proof),
             Holding::Deposed => return Proof::Impossible,
@@ -257,48 +210,29 @@ enum Proof {
     Impossible,
 }
 
-/// How far everything is that replies wait for.
-#[derive(Clone, Copy, Default)]
-struct Reached {
-    /// The place in the log up to which the device has it.
-    durable: u64,
-    /// The position of the feed up to which the bucket has everything.
-    committed: u64,
-    /// The ticket up to which the lease is proven.
-    proven: u64,
-}
-
-/// Whether replies are held whose writes are lost, once those before them are sent.
-fn holds_lost(conn: &mut ConnMut<'_, AnySession>, lost: &Range<u64>) -> bool {
-    conn.release(lost.start);
-    conn.held_for().is_some_and(|position| position <= lost.end)
-}
-
-/// Sends what waits for nothing any more. Whether that is everything.
-fn release_to(conn: &mut ConnMut<'_, AnySession>, reached: Reached) -> bool {
-    let mut is_released = conn.release(reached.durable);
-    if conn.held_for().is_some_and(|ticket| ticket >= OF_BUCKET) {
-        is_released = conn.release(OF_BUCKET | reached.committed);
-    }
-    if conn.held_for().is_some_and(|ticket| ticket >= OF_LEASE) {
-        let logged = &conn.session().waits().logged;
-        if logged.device_at <= reached.durable && logged.bucket_at <= reached.committed {
-            is_released = conn.release(reached.proven);
-        }
-    }
-    is_released
-}
-
 /// Gives a connection what it waited for. Whether it waits for more.
-fn still_waits(conn: &mut ConnMut<'_, AnySession>, reached: Reached, is_lost: bool) -> bool {
-    let is_released = release_to(conn, reached);
+fn still_waits(
+    conn: &mut ConnMut<'_, AnySession>,
+    mut reached: Ticket,
+    lost: Option<&Range<u64>>,
+    has_write_error: bool,
+) -> bool {
+    let mut is_lost = has_write_error;
+    if let Some(lost) = lost
+        && conn.is_held_for(|Ticket([at, ..])| lost.start < at && at <= lost.end)
+    {
+        // Those before them are sent.
+        reached.0[0] = reached.0[0].min(lost.start);
+        is_lost = true;
+    }
+    let is_released = conn.release(reached);
     if !is_released && is_lost {
         // Nothing is acknowledged that may be lost.
         conn.close_without_held();
         return false;
     }
     match conn.session().waits().awaited_position() {
-        Some(at) if at <= reached.durable => {
+        Some(at) if at <= reached.0[0] => {
             answer(conn, |_, reply| {
                 waiting::reply_synced(1, reply);
                 true

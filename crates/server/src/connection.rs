@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tierce_net::ConnMut;
+use tierce_net::{ConnMut, Ticket};
 use tierce_output::{Output, OutputClass};
 use tierce_wire::resp::Proto;
 
@@ -11,7 +11,7 @@ use crate::answer::{Answer, Answered, Destination};
 use crate::blocking;
 use crate::caller::Caller;
 use crate::clients::{Client, ClientFlags, Deferred, REPLICAS, SUBSCRIBERS, output_class};
-use crate::commands::replica_level::{HeldReply, Unconfirmed};
+use crate::commands::replica_level::HeldReplies;
 use crate::durability::SyncPolicy;
 use crate::kernel::Kernel;
 use crate::memcached;
@@ -188,20 +188,18 @@ pub fn settle(
     // As a replica, the server has no more to say to a client that has waited.
     let is_closing = session.client().is_closing();
     let waits = session.waits();
-    let Some(unconfirmed) = waits.end_unconfirmed() else { return Settled::Goes };
-    waits.logged.awaits_device |= unconfirmed.awaits_device && is_confirmed;
-    let closes = unconfirmed.closes || is_closing;
+    let Some(held) = waits.end_held() else { return Settled::Goes };
+    let closes = held.closes || is_closing;
     match session.caller() {
         Some(caller) => {
             let proto = caller.proto;
-            let errors =
-                unconfirmed.replies.iter().filter(|held| held.has_written && !is_confirmed);
-            errors.for_each(|_| kernel.count_error(&unconfirmed.level.error(), None));
-            unconfirmed.write(is_confirmed, output, proto);
+            let errors = held.replies.iter().filter(|held| held.has_written && !is_confirmed);
+            errors.for_each(|_| kernel.count_error(&held.error(), None));
+            held.write(is_confirmed, output, proto);
             // What has come meanwhile follows the replies.
             caller.catch_up(&kernel.pubsub, output, proto);
         }
-        None if is_confirmed => unconfirmed.write(true, output, Proto::Resp2),
+        None if is_confirmed => held.write(true, output, Proto::Resp2),
         None => return Settled::ClosesUnanswered,
     }
     if closes { Settled::Closes } else { Settled::Goes }
@@ -242,12 +240,25 @@ pub fn lose(kernel: &Kernel, answer: &Answer) {
     }
 }
 
+/// The places that output waits for: in the log on the device, in the feed for the bucket, and among the proofs of the
+/// lease.
+pub fn ticket(device: u64, bucket: u64, proof: u64) -> Ticket {
+    Ticket([device, bucket, proof])
+}
+
+/// How far the device and the bucket are, for output that waits for no proof. Without a log there is nothing to wait
+/// for.
+pub fn reached(kernel: &Kernel) -> Ticket {
+    let wal_handle = kernel.durability.wal_handle();
+    let device = wal_handle.map_or(u64::MAX, |wal_handle| wal_handle.durable());
+    ticket(device, kernel.bucket.committed(), 0)
+}
+
 /// Closes a connection that has an answer coming: what it tells of may be lost. What the client is waiting for besides
 /// is not.
 #[cold]
 pub fn close_unlogged(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>) {
-    let wal_handle = kernel.durability.wal_handle();
-    conn.release(wal_handle.map_or(u64::MAX, |wal_handle| wal_handle.durable()));
+    conn.release(reached(kernel));
     conn.close_without_held();
 }
 
@@ -261,7 +272,7 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
         }
     };
     let waits = conn.session().waits();
-    if waits.is_for(wait) && waits.has_unconfirmed() {
+    if waits.is_for(wait) && waits.has_held() {
         let is_confirmed = matches!(&answer.reply, Answered::With(error) if error.is_empty());
         return deliver_confirmation(kernel, conn, is_confirmed);
     }
@@ -287,10 +298,6 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
         }
     };
     let Some(pending) = caller.end_wait() else { return false };
-    if answer.logged_at.is_some() && kernel.durability.refuses_writes() {
-        close_unlogged(kernel, conn);
-        return false;
-    }
     if let Awaited::Keys { waiter, .. } = &pending.awaited {
         // It is in the queues no more, unless its waiting was ended by another client.
         kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
@@ -301,17 +308,17 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
         caller.come_back(*from);
     }
     if let Some(at) = answer.logged_at {
-        note_logged(kernel, caller, at, caller.durability());
+        if !note_logged(kernel, caller, at, caller.durability()) {
+            close_unlogged(kernel, conn);
+            return false;
+        }
         if let Some(level) = level {
             // Later replies wait as well where this one is not heard.
-            let held = HeldReply { reply, has_written: true };
-            let replies = pending.is_heard.then_some(held).into_iter().collect();
-            let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes: false };
-            kernel.wait_for_replicas(&mut caller.waits, &caller.client, unconfirmed);
-            kernel.call_for_replicas();
+            let held = HeldReplies::of_write(level, pending.is_heard.then_some(reply));
+            kernel.wait_for_replicas(&mut caller.waits, &caller.client, held);
             // It is called, and suspended anew on the new terms.
             conn.resume();
-            return false;
+            return true;
         }
     }
     if pending.is_heard {
@@ -329,15 +336,11 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
 }
 
 /// Notes where the log ended after what an answer tells of, which is to be as durable as its command's client has
-/// `asked`.
-fn note_logged(kernel: &Kernel, caller: &mut Caller, at: u64, asked: Option<SyncPolicy>) {
-    if asked == Some(SyncPolicy::EverySecond)
-        && let Some(wal_handle) = kernel.durability.wal_handle()
-    {
-        wal_handle.promise();
-    }
-    let policy = asked.unwrap_or_else(|| kernel.config.live().appendfsync());
-    caller.waits.logged.note(at, policy);
+/// `asked`. `false` if it may be lost.
+fn note_logged(kernel: &Kernel, caller: &mut Caller, at: u64, asked: Option<SyncPolicy>) -> bool {
+    let barrier = kernel.barrier_of_writes(asked, None);
+    let barrier = barrier.filter(|_| !kernel.durability.refuses_writes());
+    barrier.map(|barrier| caller.waits.logged.note(at, barrier)).is_some()
 }
 
 /// Gives a result to the client that gets it, whatever that does meanwhile. Whether it got it.
@@ -354,14 +357,13 @@ fn deliver_result(
         // Its receiver has said that it wants none while this was on its way.
         return false;
     }
-    if logged_at.is_some() && kernel.durability.refuses_writes() {
-        close_unlogged(kernel, conn);
-        return false;
-    }
     let (session, output) = conn.split();
     let Some(caller) = session.caller() else { return false };
-    if let Some(at) = logged_at {
-        note_logged(kernel, caller, at, deferred.durability);
+    if let Some(at) = logged_at
+        && !note_logged(kernel, caller, at, deferred.durability)
+    {
+        close_unlogged(kernel, conn);
+        return false;
     }
     results::write(output, caller.proto, deferred, result);
     caller.invalidate(&kernel.pubsub, invalidation, output);

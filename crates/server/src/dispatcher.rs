@@ -106,7 +106,7 @@ impl Dispatcher {
                     session.client().note_output(Client::backlog_of(output));
                     self.0.clients.memory.count(session.client());
                     let key = conn.info().key;
-                    if let Some(ticket) = worker.awaiting.note_lease(&self.0, key, conn.session()) {
+                    if let Some(ticket) = worker.awaiting.note_line(&self.0, key, conn.session()) {
                         conn.hold_output(ticket);
                     }
                 }
@@ -525,9 +525,6 @@ fn note_waits(server: &Server, worker: &mut Worker, session: &mut AnySession, io
     if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
         io.hold_output(at);
     }
-    if session.waits().has_unconfirmed() {
-        worker.awaiting.note_unconfirmed();
-    }
 }
 
 /// Lets others see what waits at a client's connection, and counts it.
@@ -559,7 +556,7 @@ fn waits_for_news(obstacle: Obstacle) -> bool {
 /// The timer of a session that waits is due.
 #[cold]
 fn patience_ends(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
-    if session.waits().has_unconfirmed() {
+    if session.waits().has_held() {
         return replicas_are_late(kernel, session, io);
     }
     let goes_on = match session.caller() {
@@ -615,7 +612,7 @@ fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
 
 /// Ends what a connection waits for, and what it subscribes to.
 fn leave(server: &Server, session: &mut AnySession) {
-    if session.waits().has_unconfirmed()
+    if session.waits().has_held()
         && let Some(Awaited::Confirmations { to, .. }) = session.waits().awaited()
     {
         let _ = server.stop_confirming(*to);

@@ -11,7 +11,8 @@ use tierce_output::Output;
 use crate::acl::{self, Denial, Permission, Rights};
 use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
-use crate::commands::replica_level::{HeldReply, ReplicaLevel, Unconfirmed};
+use crate::commands::barrier::ReplyBarrier;
+use crate::commands::replica_level::{HeldReplies, ReplicaLevel};
 use crate::fault::Fault;
 use crate::fetch::{PendingRead, add_key, is_enough};
 use crate::gates::{Admission, Gates};
@@ -457,46 +458,49 @@ pub fn admit(
     gates.admit(kernel, locks, access, || false)
 }
 
-/// Ends a batch: unlocks what is locked, and notes where the log ended after its writes. `false` if the log could
-/// not take them, so that they must not be acknowledged.
+/// Ends a batch: unlocks what is locked, and notes what the replies to its writes wait for. `None` if the log could not
+/// take them, so that they must not be acknowledged.
 #[inline]
-pub fn commit(waits: &mut Waits, kernel: &Kernel, locks: &mut ShardLocks<'_>) -> bool {
+pub fn commit(
+    waits: &mut Waits,
+    kernel: &Kernel,
+    locks: &mut ShardLocks<'_>,
+) -> Option<ReplyBarrier> {
     // Other threads must not wait for this shard while replies are sent.
     locks.release();
     if !locks.take_logged() {
-        return true;
+        return Some(ReplyBarrier::default());
     }
-    waits.logged.is_unconfirmed = ReplicaLevel::of_server(kernel).is_some();
-    let Some(wal_handle) = kernel.durability.wal_handle() else { return true };
-    waits.logged.note_writes(wal_handle, kernel.config.live().appendfsync())
+    kernel.note_writes(&mut waits.logged, None, ReplicaLevel::of_server(kernel))
 }
 
-/// Has all replies of this call wait for replicas, if they tell of writes that replicas have to have
-/// (`durability-replicas`); `None` if not. The rest of the input waits behind them.
+/// Has all replies of this call wait for replicas, if that is what they wait for (`durability-replicas`); `None` if not.
+/// The rest of the input waits behind them.
 #[inline]
 pub fn confirm(
     waits: &mut Waits,
     kernel: &Kernel,
     client: &Client,
     io: &mut Io<'_>,
+    barrier: ReplyBarrier,
     closes: bool,
 ) -> Option<Flow> {
-    std::mem::take(&mut waits.logged.is_unconfirmed)
-        .then(|| wait_for_replicas(waits, kernel, client, io, closes))
+    barrier.replicas.map(|level| {
+        let held = HeldReplies::of_write(level, Some(io.output().take()));
+        wait_for_replicas(waits, kernel, client, io, HeldReplies { closes, ..held })
+    })
 }
 
+/// Has replies wait for replicas, and the connection with them.
 #[cold]
-fn wait_for_replicas(
+pub fn wait_for_replicas(
     waits: &mut Waits,
     kernel: &Kernel,
     client: &Client,
     io: &mut Io<'_>,
-    closes: bool,
+    held: HeldReplies,
 ) -> Flow {
-    let level = ReplicaLevel::of_server(kernel).unwrap_or_default();
-    let replies = vec![HeldReply { reply: io.output().take(), has_written: true }];
-    let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes };
-    kernel.wait_for_replicas(waits, client, unconfirmed);
+    kernel.wait_for_replicas(waits, client, held);
     suspend(waits, io)
 }
 

@@ -33,7 +33,6 @@ mod deliver;
 mod dispatcher;
 mod fetcher;
 mod front_ends;
-mod held;
 mod listening;
 mod long_commands;
 mod memcached;

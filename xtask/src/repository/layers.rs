@@ -156,7 +156,7 @@ const COMMANDS: &[&str] = &[
     // What needs nothing.
     "process", "metrics",
     // Replies, and who gets them.
-    "error", "fault", "reply", "message", "replica_level", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "under_way", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
+    "error", "fault", "reply", "message", "replica_level", "barrier", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "under_way", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
     // The kernel, and how it executes.
     "kernel", "monitors", "notifications", "pipeline", "tracking", "roles",
     "commands", "lib",

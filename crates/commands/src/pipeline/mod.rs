@@ -16,11 +16,13 @@
 //! | within | `transaction`, `program` | EXEC and scripts run others within one guard |
 //! | wait | [`blocking`], `mode` | a command that waits for keys, and clients that get their reply later |
 //! | serve | `serve` | serves those that wait for what it has changed |
+//! | acknowledge | `acknowledge` | what has to be confirmed before the reply leaves |
 //! | quiet | `quiet` | what waits until nothing is under way that passed the gates before it |
 //!
 //! Workers go through them in batches (`server/src/batch`). On all other threads, `executor` takes one request through
 //! them; `run` is the whole way for callers that have no worker.
 
+mod acknowledge;
 mod admit;
 pub mod blocking;
 mod bodies;
@@ -61,7 +63,7 @@ pub use self::executor::{Executed, Execution, Executor, SHARD_PATIENCE, Stopped}
 pub use self::guard::Guard;
 pub use self::mode::{Mode, Served};
 pub use self::request::{Request, Turn, renewed};
-pub use self::run::{Effort, Owed};
+pub use self::run::Effort;
 pub use self::serve::{serve, serve_at_once};
 pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
 pub use self::weigh::{Scale, WEIGHT_MAX};

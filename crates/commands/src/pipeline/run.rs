@@ -9,13 +9,13 @@
 //! So each call leaves a reply, unless CLIENT REPLY has it off. Commands that are about the connection itself
 //! ([`OF_CONNECTIONS`]) are refused.
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tierce_keyspace::{STREAM_NAME_LEN, interleaving};
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::{Args, OwnedArgs};
 
+use crate::barrier::ReplyBarrier;
 use crate::caller::Caller;
 use crate::clock;
 use crate::command::{Access, Command, Flags, Scope};
@@ -24,6 +24,7 @@ use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::lease::Holding;
 use crate::monitors;
+use crate::pipeline::acknowledge::LEASE_OVER;
 use crate::pipeline::blocking;
 use crate::pipeline::gates::{self, Gates, Verdict};
 use crate::pipeline::{self, Executed, Execution, Executor, Refused, Stopped, Turn};
@@ -85,7 +86,7 @@ impl Kernel {
         caller.set_primary();
         let now_ms = pipeline::time_of_effect(command.spec.name);
         let by = Executor::Primary { stream, offset };
-        self.run_by(by, None, (command, args), caller, output, now_ms);
+        let _ = self.run_by(by, None, (command, args), caller, output, now_ms);
     }
 
     /// The same for a call of a known command, at a given time.
@@ -97,13 +98,13 @@ impl Kernel {
         output: &mut Output,
         now_ms: i64,
     ) {
-        self.run_by(Executor::Program, None, (command, args), caller, output, now_ms);
+        let _ = self.run_by(Executor::Program, None, (command, args), caller, output, now_ms);
     }
 
     /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held,
     /// as by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply
     /// is an error then. Or until `gives_way` does: then it is `None`, and nothing has been done or replied. The reply
-    /// may be shown once [`Kernel::settle`] allows it.
+    /// may be shown once what is left of its barrier is gone, and [`Kernel::await_lease`] allows it.
     pub fn execute_beside(
         &self,
         caller: &mut Caller,
@@ -111,12 +112,12 @@ impl Kernel {
         output: &mut Output,
         gives_up: &dyn Fn() -> bool,
         gives_way: &dyn Fn() -> bool,
-    ) -> Option<Owed> {
+    ) -> Option<ReplyBarrier> {
         let Ok(command) = pipeline::resolve(self, args) else {
             self.execute(caller, args, output);
-            return Some(Owed::default());
+            return Some(ReplyBarrier::default());
         };
-        self.run_beside((gives_up, gives_way), (command, args), caller, output)
+        self.run_beside(Terms { gives_up, gives_way }, (command, args), caller, output)
     }
 
     /// Executes EXEC in the same way, by whatever name clients call it.
@@ -125,44 +126,13 @@ impl Kernel {
         caller: &mut Caller,
         output: &mut Output,
         gives_up: &dyn Fn() -> bool,
-    ) -> Owed {
+    ) -> ReplyBarrier {
         let mut args = OwnedArgs::new();
         args.push(b"exec").expect("a short one");
         let command = self.commands.find_original(b"exec").expect("the table has it");
-        let owed =
-            self.run_beside((gives_up, &|| false), (command, args.as_args()), caller, output);
-        owed.expect("it gives no way")
-    }
-
-    /// Waits until the replies to calls beside workers may be shown, or until `gives_up` says so.
-    ///
-    /// # Errors
-    /// When the bucket does not have their changes in time, or its lease is over. It is not known then whether they
-    /// count.
-    pub fn settle(&self, owed: Owed, gives_up: &dyn Fn() -> bool) -> Result<(), CommandError> {
-        let until = Instant::now() + BUCKET_PATIENCE;
-        let is_deposed = || self.bucket.lease.holding() == Holding::Deposed;
-        let is_over = || is_deposed() || Instant::now() >= until || gives_up();
-        // Later changes of others are not waited for.
-        let position = if owed.bucket { self.feed.position() } else { 0 };
-        while self.bucket.committed() < position {
-            if is_over() {
-                return Err(self.not_in_bucket());
-            }
-            self.bucket.hasten(&self.feed);
-            self.bucket.wait_for(position, SETTLE_LOOK);
-        }
-        while !self.bucket.wait_for_lease(SETTLE_LOOK) {
-            if is_over() {
-                return Err(LEASE_OVER);
-            }
-        }
-        Ok(())
-    }
-
-    fn not_in_bucket(&self) -> CommandError {
-        let cause = self.durability.write_failure();
-        CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))
+        let terms = Terms { gives_up, gives_way: &|| false };
+        let barrier = self.run_beside(terms, (command, args.as_args()), caller, output);
+        barrier.expect("it gives no way")
     }
 
     /// How much there is to do for a call once nothing holds it back.
@@ -203,18 +173,16 @@ impl Kernel {
 
     fn run_beside(
         &self,
-        (gives_up, gives_way): (&dyn Fn() -> bool, &dyn Fn() -> bool),
+        terms: Terms<'_>,
         call: (&Command, Args<'_>),
         caller: &mut Caller,
         output: &mut Output,
-    ) -> Option<Owed> {
-        let (gave_way, owes_bucket) = (Cell::new(false), Cell::new(false));
-        let terms = Terms { gives_up, gives_way, gave_way: &gave_way, owes_bucket: &owes_bucket };
+    ) -> Option<ReplyBarrier> {
         let by = Executor::Beside { to: None };
-        self.run_by(by, Some(terms), call, caller, output, clock::unix_ms());
-        (!gave_way.get()).then(|| Owed { bucket: owes_bucket.get() })
+        self.run_by(by, Some(terms), call, caller, output, clock::unix_ms())
     }
 
+    /// What the reply has still to wait for; `None` if the call has given way.
     fn run_by(
         &self,
         by: Executor<'_>,
@@ -223,21 +191,25 @@ impl Kernel {
         caller: &mut Caller,
         output: &mut Output,
         now_ms: i64,
-    ) {
+    ) -> Option<ReplyBarrier> {
         let counters = self.spare.take(self.commands.id_count());
         let turn = Turn::new(self, &counters, now_ms);
         let mut run = Run { execution: Execution { turn, command, args, by }, terms };
         let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
             false => run.run(caller, output),
-            true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
+            true => Err(Ended::Refused(Refused { command: Some(command), error: NO_CONNECTION })),
         };
-        if let Err(refused) = outcome
-            && !run.has_given_way()
-        {
-            let refused = pipeline::refused_in_transaction(caller, refused);
-            reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
-        }
+        let left = match outcome {
+            Ok(left) => Some(left),
+            Err(Ended::GaveWay) => None,
+            Err(Ended::Refused(refused)) => {
+                let refused = pipeline::refused_in_transaction(caller, refused);
+                reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
+                Some(ReplyBarrier::default())
+            }
+        };
         self.spare.give_back(counters);
+        left
     }
 }
 
@@ -258,42 +230,21 @@ fn takes_little_data(command: &Command) -> bool {
         && !command.spec.flags.contains(Flags::PROGRAM)
 }
 
-/// What replies to calls beside workers wait for, apart from the lease of the bucket. See [`Kernel::settle`].
-#[must_use]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Owed {
-    /// They have changed something that is to be in the bucket.
-    bucket: bool,
-}
-
-impl Owed {
-    /// What this and another one wait for.
-    pub fn and(self, other: Self) -> Self {
-        Self { bucket: self.bucket || other.bucket }
-    }
-}
-
-const LEASE_OVER: CommandError = CommandError::new(
-    "MISCONF the lease of the bucket is over: it is not known whether this has been done",
-);
-
-/// How long a call that came over no connection waits for the bucket; its writes may get there later.
-const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
-
-/// A call that waits for the bucket looks this often whether it gives up.
-const SETTLE_LOOK: Duration = Duration::from_millis(100);
-
-/// The terms on which a call beside workers waits, and what it tells in the end.
+/// The terms on which a call beside workers waits.
 #[derive(Clone, Copy)]
 struct Terms<'a> {
     /// True if it stops waiting.
     gives_up: &'a dyn Fn() -> bool,
     /// True if it leaves its thread to others, and begins again later.
     gives_way: &'a dyn Fn() -> bool,
-    /// True once it has given way. Nothing has been done then.
-    gave_way: &'a Cell<bool>,
-    /// True if it has changed something that is to be in the bucket before its reply is shown.
-    owes_bucket: &'a Cell<bool>,
+}
+
+/// Why a call has not run.
+enum Ended<'k> {
+    /// The error is its reply.
+    Refused(Refused<'k>),
+    /// It has left its thread to others. Nothing has been done or replied.
+    GaveWay,
 }
 
 /// One call.
@@ -304,19 +255,19 @@ struct Run<'k, 'a> {
 }
 
 impl<'k> Run<'k, '_> {
-    fn run(&mut self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
+    /// What its reply has still to wait for, beside the lease: nothing but of a call beside workers.
+    fn run(&mut self, caller: &mut Caller, output: &mut Output) -> Result<ReplyBarrier, Ended<'k>> {
         let Execution { turn: Turn { kernel, .. }, command, by, .. } = self.execution;
-        let is_of_primary = matches!(by, Executor::Primary { .. });
         let mut locks = by.locks(kernel, command, caller);
         let begin = output.mark();
         let (level, is_unrecorded) = loop {
             match self.execution.execute(caller, &mut locks, output) {
                 Ok(Executed::Queued) => {
                     self.queue(caller, output);
-                    return Ok(());
+                    return Ok(ReplyBarrier::default());
                 }
                 Ok(Executed::Ran { level, is_unrecorded }) => break (level, is_unrecorded),
-                Err(Stopped::Refused(refused)) => return Err(refused),
+                Err(Stopped::Refused(refused)) => return Err(Ended::Refused(refused)),
                 Err(Stopped::Interrupted(_)) => self.wait_to_retry(
                     caller.quiet.as_ref().is_some_and(|quiet| quiet.pause.is_none()),
                 )?,
@@ -324,39 +275,61 @@ impl<'k> Run<'k, '_> {
         };
         mute(caller, output, begin);
         self.await_reply(caller, output);
-        let is_logged = locks.take_logged();
-        let is_sure = !is_logged || self.acknowledge(caller, output, begin);
-        if is_sure
-            && let Some(level) = level
-            && (is_logged || is_unrecorded)
-            && !is_of_primary
-        {
-            self.await_replicas(level, caller, output, begin);
+        // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; when the
+        // log has failed it ends at the next command, and a start asks for all that the log does not have.
+        if matches!(by, Executor::Primary { .. }) {
+            return Ok(ReplyBarrier::default());
         }
-        // Those beside workers are settled together.
-        let may_tell =
-            is_of_primary || self.terms.is_some() || kernel.bucket.wait_for_lease(BUCKET_PATIENCE);
-        self.tell_if(may_tell, caller, output, begin);
-        Ok(())
+        let mut left = ReplyBarrier::default();
+        let mut barrier = self.barrier(caller, locks.take_logged(), is_unrecorded, level);
+        if let (Ok(barrier), Some(_)) = (&mut barrier, self.terms) {
+            // The calls of a request wait for the bucket together.
+            left.bucket = std::mem::take(&mut barrier.bucket);
+        }
+        let gives_up = || self.gives_up();
+        let mut confirmed = barrier.and_then(|barrier| kernel.await_barrier(barrier, &gives_up));
+        if self.terms.is_none() {
+            confirmed = confirmed.and_then(|()| kernel.await_lease(&gives_up));
+        }
+        self.tell_if(confirmed, caller, output, begin);
+        Ok(left)
+    }
+
+    /// What the reply waits for. A call that tells of the server alone waits for no log.
+    ///
+    /// # Errors
+    /// When the log could not take what it has written.
+    fn barrier(
+        &self,
+        caller: &mut Caller,
+        is_logged: bool,
+        is_unrecorded: bool,
+        level: Option<ReplicaLevel>,
+    ) -> Result<ReplyBarrier, CommandError> {
+        let Execution { turn: Turn { kernel, .. }, command, .. } = self.execution;
+        // A transaction may have asked for another level behind its writes.
+        let noted = std::mem::take(&mut caller.waits.logged.barrier);
+        if is_logged && !gates::tells_of_server(command.spec) {
+            let barrier = kernel.barrier_of_writes(caller.durability(), level);
+            return barrier.map(|barrier| barrier.and(noted)).ok_or_else(|| kernel.not_in_log());
+        }
+        let replicas = level.filter(|_| is_logged || is_unrecorded);
+        Ok(ReplyBarrier { replicas, ..ReplyBarrier::default() })
     }
 
     fn gives_up(&self) -> bool {
         self.terms.is_some_and(|terms| (terms.gives_up)())
     }
 
-    fn has_given_way(&self) -> bool {
-        self.terms.is_some_and(|terms| terms.gave_way.get())
-    }
-
     /// Something holds the call back. It waits a little, unless it gives up or gives way. Deadlines count from when it
     /// runs, not from when it came.
-    fn wait_to_retry(&mut self, begun: bool) -> Result<(), Refused<'k>> {
-        if let Some(terms) = self.terms {
-            terms.gave_way.set((terms.gives_way)());
+    fn wait_to_retry(&mut self, begun: bool) -> Result<(), Ended<'k>> {
+        if self.terms.is_some_and(|terms| (terms.gives_way)()) {
+            return Err(Ended::GaveWay);
         }
-        if self.has_given_way() || self.gives_up() {
+        if self.gives_up() {
             let error = if begun { HAS_BEGUN } else { GAVE_UP };
-            return Err(Refused { command: Some(self.execution.command), error });
+            return Err(Ended::Refused(Refused { command: Some(self.execution.command), error }));
         }
         interleaving::sleep(RETRY_AFTER);
         let now_ms = &mut self.execution.turn.now_ms;
@@ -423,10 +396,13 @@ impl<'k> Run<'k, '_> {
         }
         locks.release();
         drop(passage);
-        if locks.take_logged() {
-            let _ = self.acknowledge(caller, output, begin);
-        }
-        self.tell_if(kernel.bucket.lease.holding() == Holding::Held, caller, output, begin);
+        let confirmed =
+            self.barrier(caller, locks.take_logged(), false, None).and_then(|barrier| {
+                debug_assert_eq!(barrier, ReplyBarrier::default(), "it would have waited");
+                let is_held = kernel.bucket.lease.holding() == Holding::Held;
+                if is_held { Ok(()) } else { Err(LEASE_OVER) }
+            });
+        self.tell_if(confirmed, caller, output, begin);
         true
     }
 
@@ -466,63 +442,20 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// Replaces the reply by an error unless this server is sure to own the log of its bucket.
-    fn tell_if(&self, may_tell: bool, caller: &Caller, output: &mut Output, begin: Mark) {
-        if !may_tell {
-            output.truncate(begin);
-            Reply::new(output, caller.proto).error(&LEASE_OVER);
-        }
-    }
-
-    /// Replaces the reply to a call that has written by an error, unless as many replicas as the level says confirm
-    /// that in time.
-    fn await_replicas(
+    /// Replaces the reply by an error unless all is confirmed that it has waited for.
+    fn tell_if(
         &self,
-        level: ReplicaLevel,
+        confirmed: Result<(), CommandError>,
         caller: &Caller,
         output: &mut Output,
         begin: Mark,
     ) {
-        let Execution { turn: Turn { kernel, .. }, command, .. } = self.execution;
-        if !kernel.are_replicas_level(level, || self.gives_up()) {
-            let error = level.error();
-            kernel.count_error(&error, Some(command.id));
+        if let Err(error) = confirmed {
+            let Execution { turn, command, .. } = self.execution;
+            turn.kernel.count_error(&error, Some(command.id));
             output.truncate(begin);
             Reply::new(output, caller.proto).error(&error);
         }
-    }
-
-    /// What the call has written is in the log. As durable as the caller wants it, it is acknowledged; if that cannot
-    /// be, the reply is an error. Whether it is acknowledged.
-    fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) -> bool {
-        let Execution { turn: Turn { kernel, .. }, command, by, .. } = self.execution;
-        // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; when the
-        // log has failed it ends at the next command, and a start asks for all that the log does not have.
-        if matches!(by, Executor::Primary { .. }) {
-            return true;
-        }
-        let Some(wal) = kernel.durability.wal_handle() else { return true };
-        let is_logged = match caller.sync_policy(kernel) {
-            _ if gates::tells_of_server(command.spec) => true,
-            _ if wal.has_write_error() => false,
-            SyncPolicy::Always => wal.sync().is_ok(),
-            SyncPolicy::Bucket => match self.terms {
-                Some(terms) => {
-                    terms.owes_bucket.set(true);
-                    true
-                }
-                None => kernel.bucket.wait(&kernel.feed, BUCKET_PATIENCE),
-            },
-            _ => true,
-        };
-        if caller.durability() == Some(SyncPolicy::EverySecond) {
-            wal.promise();
-        }
-        if !is_logged {
-            output.truncate(begin);
-            Reply::new(output, caller.proto).error(&kernel.not_in_bucket());
-        }
-        is_logged
     }
 }
 

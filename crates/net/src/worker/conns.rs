@@ -3,6 +3,7 @@
 use super::{Core, Token};
 use crate::clock::Now;
 use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
+use crate::gates::Ticket;
 use crate::service::{CloseReason, WorkerId};
 use crate::timer::TimerKind;
 use tierce_output::Output;
@@ -167,23 +168,22 @@ impl<S> ConnMut<'_, S> {
 
     /// Keeps what is written here, and all behind it; see
     /// [`Io::hold_output`](crate::Io::hold_output).
-    pub fn hold_output(&mut self, ticket: u64) {
+    pub fn hold_output(&mut self, ticket: Ticket) {
         let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
-        conn.control.hold = Some(ticket);
+        conn.control.hold_for(ticket);
     }
 
-    /// Lets go of the output that [`Io::hold_output`](crate::Io::hold_output) keeps for tickets up to
-    /// this one. Whether none is kept any more.
-    pub fn release(&mut self, reached: u64) -> bool {
+    /// Lets go of the output that [`Io::hold_output`](crate::Io::hold_output) keeps for tickets that are reached now.
+    /// Whether none is kept any more.
+    pub fn release(&mut self, reached: Ticket) -> bool {
         self.commit();
         self.core.open_gates(self.token, reached)
     }
 
-    /// The ticket that the first output that is kept waits for.
-    #[must_use]
-    pub fn held_for(&mut self) -> Option<u64> {
+    /// Whether output is kept for one of these tickets.
+    pub fn is_held_for(&mut self, one: impl Fn(Ticket) -> bool) -> bool {
         let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
-        conn.control.gates.as_ref().and_then(|gates| gates.first())
+        conn.control.gates.as_ref().is_some_and(|gates| gates.tickets().any(one))
     }
 
     /// Throws away the output that is kept, and closes the connection when what is in front of it is

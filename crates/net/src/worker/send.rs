@@ -7,6 +7,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{Core, Deferred, Token, Worker};
 use crate::connection::{Conn, Phase, Writable};
+use crate::gates::Ticket;
 use crate::service::{CloseReason, Service};
 use crate::timer::TimerKind;
 use crate::tls::Buffers;
@@ -188,8 +189,8 @@ impl<S> Core<S> {
         self.list_for_flush(token);
     }
 
-    /// Sends output that has waited for tickets up to `reached`. Whether none waits any more.
-    pub(super) fn open_gates(&mut self, token: Token, reached: u64) -> bool {
+    /// Sends output whose tickets are `reached`. Whether none waits any more.
+    pub(super) fn open_gates(&mut self, token: Token, reached: Ticket) -> bool {
         let Some(conn) = self.conn(token) else { return true };
         let was_stalled = conn.is_stalled();
         let is_open = conn.control.gates.as_mut().is_none_or(|gates| gates.open(reached));

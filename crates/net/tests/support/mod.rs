@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use tierce_net::{
     CloseReason, Config, ConnInfo, ConnKey, ConnMut, Conns, Flow, Handle, Io, ListenAddress,
-    Listener, ListenerTag, NextTurn, Now, OnHangup, Refusal, Runtime, Service, WorkerId,
+    Listener, ListenerTag, NextTurn, Now, OnHangup, Refusal, Runtime, Service, Ticket, WorkerId,
 };
 
 /// Longest wait for anything that is certain to happen.
@@ -124,7 +124,7 @@ impl Lines {
                 return Flow::Yield;
             }
             "hold" => {
-                io.hold_output(number());
+                io.hold_output(Ticket([number(), 0, 0]));
                 reply(io, "held");
             }
             "turn" => {

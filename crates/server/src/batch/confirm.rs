@@ -3,29 +3,25 @@
 use tierce_keyspace::ShardLocks;
 use tierce_net::{Flow, Io};
 
-use super::{Acknowledge, BatchRunner, Progress};
+use super::{BatchRunner, Progress};
 use crate::caller::Caller;
 use crate::command::{Access, Command, Group};
-use crate::commands::replica_level::Unconfirmed;
-use crate::durability::SyncPolicy;
+use crate::commands::replica_level::HeldReplies;
+use crate::front_ends::wait_for_replicas;
 use crate::gates;
 use crate::pipeline;
 use crate::session::Session;
-use crate::suspend::suspend;
 
 impl<'k> BatchRunner<'k, '_> {
-    /// Notes where the log ended after writes of this session, for clients that wait for the
-    /// device.
-    pub(super) fn note_logged(&self, caller: &mut Caller) -> Acknowledge {
-        let Some(wal_handle) = self.kernel.durability.wal_handle() else { return Acknowledge::Now };
-        if caller.durability() == Some(SyncPolicy::EverySecond) {
-            wal_handle.promise();
+    /// Notes what the replies to the writes of a batch wait for, if it has any. `false` if the log could not take them, so
+    /// that they must not be acknowledged.
+    #[inline]
+    pub(super) fn commit(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>) -> bool {
+        if !locks.take_logged() && !self.held.has_writes {
+            return true;
         }
-        let policy = caller.sync_policy(self.kernel);
-        match caller.waits.logged.note_writes(wal_handle, policy) {
-            true => Acknowledge::Now,
-            false => Acknowledge::Never,
-        }
+        let asked = caller.durability();
+        self.kernel.note_writes(&mut caller.waits.logged, asked, self.held.level).is_some()
     }
 
     /// Notes whether the requests of this turn ask for data, whose replies wait at the level `bucket`.
@@ -45,12 +41,6 @@ impl<'k> BatchRunner<'k, '_> {
         let all = self.batch.iter(input).all(tells_of_server);
         caller.waits.logged.tells_of_server =
             *self.tells_of_server.insert(all && self.tells_of_server.unwrap_or(true));
-    }
-
-    /// Whether the requests have changed what is in the log, or what replicas get.
-    #[inline]
-    pub(super) fn has_logged(&self, locks: &mut ShardLocks<'k>) -> bool {
-        locks.take_logged() || self.held.has_writes
     }
 
     /// Whether replies wait for replicas; if not, they are sent.
@@ -88,16 +78,14 @@ impl<'k> BatchRunner<'k, '_> {
         self.held.cut(io.output(), false);
         io.consume(executed);
         session.parser.rewind();
-        let (caller, level) = (&mut session.caller, self.held.level.unwrap_or_default());
+        let caller = &mut session.caller;
         if caller.waits.is_for_reply() {
             // A connection waits for one thing at a time. Without a reply nothing is acknowledged.
             return Flow::Close;
         }
         let closes = matches!(progress, Progress::Closing);
-        let replies = std::mem::take(&mut self.held.replies);
-        let unconfirmed = Unconfirmed { level, replies, awaits_device: false, closes };
-        self.kernel.wait_for_replicas(&mut caller.waits, &caller.client, unconfirmed);
-        suspend(&caller.waits, io)
+        let held = HeldReplies { closes, ..std::mem::take(self.held) };
+        wait_for_replicas(&mut caller.waits, self.kernel, &caller.client, io, held)
     }
 
     /// Whether a command has to wait until the writes before it are confirmed: it may wait for something else, end the

@@ -13,10 +13,10 @@ use tierce_output::Output;
 use tierce_wire::resp::{AuthState, Batch, Limits, Parsed, Status, parse_apart};
 
 use crate::caller::{Caller, ReplyMode};
+use crate::commands::replica_level::HeldReplies;
 use crate::connection::output_class_of;
 use crate::fetch::PendingRead;
 use crate::fetcher::Fetcher;
-use crate::held::Held;
 use crate::kernel::Kernel;
 use crate::pipeline::Bodies;
 use crate::plan::Plan;
@@ -53,13 +53,13 @@ pub struct BatchMemory {
     plan: Plan,
     /// For replies to clients that wait for keys, which are not those of the batch.
     pub served: Output,
-    held: Held,
+    held: HeldReplies,
 }
 
 impl Default for BatchMemory {
     fn default() -> Self {
         let (batch, plan, served) = (Batch::default(), Plan::default(), Output::new());
-        Self { batch, plan, served, held: Held::default() }
+        Self { batch, plan, served, held: HeldReplies::default() }
     }
 }
 
@@ -76,20 +76,11 @@ pub struct BatchRunner<'k, 'w> {
     large: Option<Arc<Vec<u8>>>,
     turn: Turn,
     /// Replies that wait for replicas.
-    held: &'w mut Held,
+    held: &'w mut HeldReplies,
     /// The requests of this turn ask for no data, as far as that counts and there are any.
     tells_of_server: Option<bool>,
     /// Clients that waited for keys were served; their replies are in the mail of their workers.
     pub has_served: bool,
-}
-
-/// Whether the replies to writes may be sent.
-#[derive(PartialEq, Eq)]
-enum Acknowledge {
-    /// They are in the log; the session remembers if they have to be on the device first.
-    Now,
-    /// The log could not take them.
-    Never,
 }
 
 /// Whether a request is kept for EXEC.
@@ -177,9 +168,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             }
             self.note_what_is_told(&mut session.caller, input);
             let progress = self.execute(&mut session.caller, &mut locks, input, output, now_ms);
-            if self.has_logged(&mut locks)
-                && self.note_logged(&mut session.caller) == Acknowledge::Never
-            {
+            if !self.commit(&mut session.caller, &mut locks) {
                 io.output().truncate(replied_before);
                 return Flow::Close;
             }
@@ -261,9 +250,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let replied_before = output.mark();
         let progress = self.execute(&mut session.caller, &mut locks, &value, output, now_ms);
         self.large = None;
-        if self.has_logged(&mut locks)
-            && self.note_logged(&mut session.caller) == Acknowledge::Never
-        {
+        if !self.commit(&mut session.caller, &mut locks) {
             io.output().truncate(replied_before);
             return Some(Flow::Close);
         }

@@ -147,12 +147,14 @@ pub fn serve(
         };
         let closing = run.closing;
         io.consume(consumed);
-        if !front_ends::commit(&mut session.waits, server.kernel, &mut locks) {
+        let Some(barrier) = front_ends::commit(&mut session.waits, server.kernel, &mut locks)
+        else {
             io.output().truncate(replied_before);
             return Flow::Close;
-        }
+        };
         let (waits, client) = (&mut session.waits, &session.client);
-        if let Some(flow) = front_ends::confirm(waits, server.kernel, client, io, closing) {
+        if let Some(flow) = front_ends::confirm(waits, server.kernel, client, io, barrier, closing)
+        {
             return flow;
         }
         match end {

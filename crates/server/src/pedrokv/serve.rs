@@ -109,14 +109,12 @@ pub fn serve(
         }
         memory.requests = recycle(requests);
         io.consume(consumed);
-        if !front_ends::commit(&mut session.waits, kernel, &mut locks) {
+        let Some(barrier) = front_ends::commit(&mut session.waits, kernel, &mut locks) else {
             io.output().truncate(replied_before);
             return Flow::Close;
-        }
-        let closes = false;
-        if let Some(flow) =
-            front_ends::confirm(&mut session.waits, kernel, &session.client, io, closes)
-        {
+        };
+        let (waits, client) = (&mut session.waits, &session.client);
+        if let Some(flow) = front_ends::confirm(waits, kernel, client, io, barrier, false) {
             return flow;
         }
         match end {

@@ -2,8 +2,9 @@
 
 use tierce_wire::number;
 
+use crate::barrier::ReplyBarrier;
 use crate::command::{Flags, Group, Scope};
-use crate::durability::{NotCompacted, SyncPolicy};
+use crate::durability::NotCompacted;
 use crate::error::CommandError;
 use crate::pipeline::blocking::Patience;
 use crate::pipeline::{Context, Defined, Done, exactly, no_arguments};
@@ -93,11 +94,11 @@ fn wait(ctx: &mut Context<'_, '_>, [numlocal, numreplicas, timeout]: [&[u8]; 3])
         let position = wal_handle.appended();
         match patience {
             Patience::Ms(patience_ms) if position > wal_handle.durable() => {
-                ctx.caller.waits.logged.note(position, SyncPolicy::No);
+                ctx.caller.waits.logged.note(position, ReplyBarrier::default());
                 ctx.caller.wait_for(Awaited::Device { position, patience_ms });
                 return Ok(());
             }
-            _ => ctx.caller.waits.logged.note(position, SyncPolicy::Always),
+            _ => ctx.caller.waits.logged.note(position, ReplyBarrier::DEVICE),
         }
     }
     ctx.reply.array(2);

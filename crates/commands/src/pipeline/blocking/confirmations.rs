@@ -18,7 +18,7 @@ use crate::clients::Client;
 use crate::durability::SyncPolicy;
 use crate::kernel::Kernel;
 use crate::pipeline::Mode;
-use crate::replica_level::{ReplicaLevel, Unconfirmed};
+use crate::replica_level::{HeldReplies, ReplicaLevel};
 use crate::replication::{Asker, Confirmed, Replica, Waiting, Wanted};
 use crate::reply::Reply;
 use crate::waiting::{Awaited, ConnAddress, Patience, ReplyTo, Waits};
@@ -126,24 +126,13 @@ impl Kernel {
 
     /// Has a client wait until replicas have all that was written so far, and its replies with it. To be called without
     /// a locked shard. [`Kernel::call_for_replicas`] is to be called then, once for all clients of a turn.
-    pub fn wait_for_replicas(
-        &self,
-        waits: &mut Waits,
-        client: &Client,
-        mut unconfirmed: Unconfirmed,
-    ) {
+    pub fn wait_for_replicas(&self, waits: &mut Waits, client: &Client, held: HeldReplies) {
         let to = ReplyTo { conn: client.conn, wait: waits.next_reply() };
-        // Nothing is sent before the replicas have confirmed; the device is reached meanwhile.
-        unconfirmed.awaits_device = std::mem::take(&mut waits.logged.awaits_device);
-        if let Some(wal_handle) = self.durability.wal_handle().filter(|_| unconfirmed.awaits_device)
-        {
-            wal_handle.demand(waits.logged.at);
-        }
         // The protocol matters to others than this: the replies are written already.
         let asker = Asker::Client { to, proto: Proto::Resp2 };
-        self.list(asker, Wanted::Level(unconfirmed.level));
+        self.list(asker, Wanted::Level(held.level.unwrap_or_default()));
         let patience = Patience::Ms(self.config.live().durability_replicas_timeout());
-        waits.wait_for_replicas(Awaited::Confirmations { to, patience }, unconfirmed);
+        waits.wait_for_replicas(Awaited::Confirmations { to, patience }, held);
         self.end_wait_of_replica(client);
     }
 

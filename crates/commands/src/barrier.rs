@@ -1,0 +1,29 @@
+//! What replies wait for once their requests have run.
+
+use crate::replica_level::ReplicaLevel;
+
+/// What has to be confirmed before replies leave.
+#[must_use]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyBarrier {
+    /// The log of this server, by its device.
+    pub device: bool,
+    /// Writes, by replicas.
+    pub replicas: Option<ReplicaLevel>,
+    /// All that was executed before, by the bucket.
+    pub bucket: bool,
+}
+
+impl ReplyBarrier {
+    /// That the device has the log.
+    pub const DEVICE: Self = Self { device: true, replicas: None, bucket: false };
+
+    /// What replies behind this and another one wait for.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            device: self.device | other.device,
+            replicas: self.replicas.or(other.replicas),
+            bucket: self.bucket | other.bucket,
+        }
+    }
+}

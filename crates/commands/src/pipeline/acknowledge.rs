@@ -1,0 +1,127 @@
+//! What has to be confirmed before replies leave: decided here for the batches of all protocols, for EXEC and scripts,
+//! and for what runs beside workers.
+//!
+//! A connection waits by cutting its output where it stands (`acknowledge` of the server). A call that has a thread of
+//! its own waits here. The lease of the bucket is part of no barrier: it is asked when a reply leaves, behind it.
+
+use std::time::{Duration, Instant};
+
+use crate::barrier::ReplyBarrier;
+use crate::durability::SyncPolicy;
+use crate::error::CommandError;
+use crate::kernel::Kernel;
+use crate::lease::Holding;
+use crate::replica_level::ReplicaLevel;
+use crate::waiting::Logged;
+
+/// How long a call that came over no connection waits for the bucket; its writes may get there later.
+const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A call that waits for the bucket looks this often whether it gives up.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The reply to a call that has run while another process may have owned the log.
+pub const LEASE_OVER: CommandError = CommandError::new(
+    "MISCONF the lease of the bucket is over: it is not known whether this has been done",
+);
+
+impl Kernel {
+    /// What the replies to writes wait for that have gone to the log; `None` if it could not take them, so that they
+    /// must not be acknowledged. Their client has `asked` for a level in place of `appendfsync`.
+    #[inline]
+    pub fn barrier_of_writes(
+        &self,
+        asked: Option<SyncPolicy>,
+        replicas: Option<ReplicaLevel>,
+    ) -> Option<ReplyBarrier> {
+        let Some(wal_handle) = self.durability.wal_handle() else {
+            return Some(ReplyBarrier { replicas, ..ReplyBarrier::default() });
+        };
+        if asked == Some(SyncPolicy::EverySecond) {
+            wal_handle.promise();
+        }
+        if wal_handle.has_write_error() {
+            return None;
+        }
+        let policy = asked.unwrap_or_else(|| self.config.live().appendfsync());
+        let (device, bucket) = (policy == SyncPolicy::Always, policy == SyncPolicy::Bucket);
+        Some(ReplyBarrier { device, replicas, bucket })
+    }
+
+    /// The same for writes that a connection has just made: it notes that its output waits, and for what.
+    #[inline]
+    pub fn note_writes(
+        &self,
+        logged: &mut Logged,
+        asked: Option<SyncPolicy>,
+        replicas: Option<ReplicaLevel>,
+    ) -> Option<ReplyBarrier> {
+        let barrier = self.barrier_of_writes(asked, replicas)?;
+        if let Some(wal_handle) = self.durability.wal_handle() {
+            logged.note(wal_handle.appended(), barrier);
+        }
+        Some(barrier)
+    }
+
+    /// Waits on this thread until all is confirmed, or until `gives_up` says so.
+    ///
+    /// # Errors
+    /// When it is not in time, or cannot be. The writes are done, and may be lost.
+    pub fn await_barrier(
+        &self,
+        barrier: ReplyBarrier,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), CommandError> {
+        if barrier.device
+            && let Some(wal_handle) = self.durability.wal_handle()
+            && wal_handle.sync().is_err()
+        {
+            return Err(self.not_in_log());
+        }
+        if barrier.bucket {
+            self.await_bucket(gives_up)?;
+        }
+        match barrier.replicas {
+            Some(level) if !self.are_replicas_level(level, gives_up) => Err(level.error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Later changes of others are not waited for.
+    fn await_bucket(&self, gives_up: &dyn Fn() -> bool) -> Result<(), CommandError> {
+        let (position, until) = (self.feed.position(), Instant::now() + BUCKET_PATIENCE);
+        while self.bucket.committed() < position {
+            if self.is_deposed() || Instant::now() >= until || gives_up() {
+                return Err(self.not_in_log());
+            }
+            self.bucket.hasten(&self.feed);
+            self.bucket.wait_for(position, LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Waits on this thread until replies may be shown as far as the lease of the bucket goes, or until `gives_up` says
+    /// so.
+    ///
+    /// # Errors
+    /// When it is over. It is not known then whether what they tell of counts.
+    pub fn await_lease(&self, gives_up: &dyn Fn() -> bool) -> Result<(), CommandError> {
+        let until = Instant::now() + BUCKET_PATIENCE;
+        while !self.bucket.wait_for_lease(LOOK_EVERY) {
+            if self.is_deposed() || Instant::now() >= until || gives_up() {
+                return Err(LEASE_OVER);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_deposed(&self) -> bool {
+        self.bucket.lease.holding() == Holding::Deposed
+    }
+
+    /// The reply to writes that the log does not have, or the bucket.
+    pub(super) fn not_in_log(&self) -> CommandError {
+        let cause = self.durability.write_failure();
+        CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))
+    }
+}
