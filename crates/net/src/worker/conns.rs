@@ -233,3 +233,36 @@ impl<S> Drop for ConnMut<'_, S> {
         self.commit();
     }
 }
+
+impl<S> Core<S> {
+    /// Has a suspended session called again.
+    pub(super) fn resume(&mut self, key: ConnKey) {
+        let token = Token::new(key);
+        let Some(conn) = self.conn(token) else { return };
+        if matches!(conn.phase, Phase::Suspended(_)) {
+            conn.phase = Phase::Open;
+            conn.call_again = true;
+            self.make_ready(token);
+        }
+    }
+
+    /// Queues output of a call that was not the connection's own turn. All that waits is judged then,
+    /// for nothing else bounds what others write to a connection.
+    fn queue_output(&mut self, token: Token) {
+        if self.output.is_condemned() {
+            return self.condemn(token);
+        }
+        self.set_gate(token);
+        let part = self.output.part();
+        let Some(conn) = self.conns.get(token.slot()) else { return };
+        if part.len() == 0 {
+            return;
+        }
+        if !conn.control.is_cut {
+            self.queue_part(token, part);
+        }
+        self.output.discard_part();
+        let pending = self.conns.get(token.slot()).map_or(0, |conn| conn.queued_bytes());
+        self.judge_bytes(token, pending);
+    }
+}

@@ -256,15 +256,4 @@ impl<S> Core<S> {
             Phase::Open | Phase::Suspended(_) | Phase::Flushing => {}
         }
     }
-
-    /// Has a suspended session called again.
-    pub(super) fn resume(&mut self, key: ConnKey) {
-        let token = Token::new(key);
-        let Some(conn) = self.conn(token) else { return };
-        if matches!(conn.phase, Phase::Suspended(_)) {
-            conn.phase = Phase::Open;
-            conn.call_again = true;
-            self.make_ready(token);
-        }
-    }
 }

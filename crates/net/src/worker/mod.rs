@@ -8,10 +8,10 @@
 //! - An event for a closed connection never reaches the next one in its slot: events carry the low half of the
 //!   connection's id, and ids are not reused.
 
+mod call;
 pub(crate) mod conns;
 mod handshake;
 mod lifecycle;
-mod receive;
 mod send;
 
 use std::io;
@@ -27,7 +27,7 @@ use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
 use crate::io::Io;
 use crate::metrics::LocalMetrics;
 use crate::runtime::{Handle, Mail};
-use crate::service::{CloseReason, Flow, NextTurn, Service, WorkerId};
+use crate::service::{CloseReason, NextTurn, Service, WorkerId};
 use crate::slab::Slab;
 use crate::timer::{TimerKind, Timers};
 use crate::tls::{Handshakes, TlsSettings};
@@ -354,21 +354,6 @@ impl<S: Service> Worker<S> {
         let mut io = Io::without_input(output, control, info, &mut core.timers, core.now);
         let flow = self.service.timer(&mut self.state, session, &mut io);
         self.after_call(token, flow);
-    }
-
-    /// Applies what a call to the session has decided.
-    #[inline]
-    fn after_call(&mut self, token: Token, flow: Flow) {
-        let goes_on = |conn: &Conn<S::Session>| {
-            flow == Flow::Continue && conn.phase == Phase::Open && !conn.hung_up
-        };
-        // Mostly there is nothing to do but to send what was written.
-        if !self.core.send_at_once(token, goes_on) {
-            self.core.apply(token, flow);
-            self.core.dispatch_output(token);
-            self.core.finish_hung_up(token);
-        }
-        self.run_pending_closes();
     }
 }
 

@@ -60,46 +60,10 @@ impl<S: Service> Worker<S> {
 }
 
 impl<S> Core<S> {
-    /// Sees to the output of a call that has just ended: sends it, keeps it for the end of the
-    /// turn, or queues it.
-    #[inline]
-    pub(super) fn dispatch_output(&mut self, token: Token) {
-        if !self.send_at_once(token, |_| true) {
-            self.sort_output(token);
-        }
-    }
-
-    /// Sends plain output, which nearly all is, of a connection where nothing is in its way. `false` if that
-    /// is not the case, or `goes_on` is not so, and nothing has been done.
-    #[inline(always)]
-    pub(super) fn send_at_once(
-        &mut self,
-        token: Token,
-        goes_on: impl FnOnce(&Conn<S>) -> bool,
-    ) -> bool {
-        let Some(bytes) = self.output.plain_call() else { return false };
-        let Some(conn) = self.conns.get_mut(token.slot()) else { return true };
-        if !conn.may_send_at_once() || !goes_on(conn) {
-            return false;
-        }
-        if bytes.is_empty() {
-            return true;
-        }
-        let result = conn.transport.send(conn.socket.as_fd(), bytes, &mut self.tls.buffers);
-        if let Ok(sent) = result
-            && sent == bytes.len()
-        {
-            self.metrics.bytes_out += sent as u64;
-            self.output.take_back_plain();
-        } else {
-            self.note_sent(token, self.output.part(), result);
-            self.output.discard_part();
-        }
-        true
-    }
-
+    /// Sees to output that is not plain, or that something is in the way of: sends it, keeps it for the end of the turn, or
+    /// queues it.
     #[inline(never)]
-    fn sort_output(&mut self, token: Token) {
+    pub(super) fn sort_output(&mut self, token: Token) {
         if self.output.is_condemned() {
             return self.condemn(token);
         }
@@ -129,35 +93,15 @@ impl<S> Core<S> {
         self.finish_flushing(token);
     }
 
-    /// Queues output of a call that was not the connection's own turn. All that waits is judged then,
-    /// for nothing else bounds what others write to a connection.
-    pub(super) fn queue_output(&mut self, token: Token) {
-        if self.output.is_condemned() {
-            return self.condemn(token);
-        }
-        self.set_gate(token);
-        let part = self.output.part();
-        let Some(conn) = self.conns.get(token.slot()) else { return };
-        if part.len() == 0 {
-            return;
-        }
-        if !conn.control.is_cut {
-            self.queue_part(token, part);
-        }
-        self.output.discard_part();
-        let pending = self.conns.get(token.slot()).map_or(0, |conn| conn.queued_bytes());
-        self.judge_bytes(token, pending);
-    }
-
     /// Throws away output that is more than the peer may leave unread, and has the connection closed.
     #[cold]
-    fn condemn(&mut self, token: Token) {
+    pub(super) fn condemn(&mut self, token: Token) {
         let pending = self.output.condemned_bytes();
         self.output.discard_part();
         self.schedule_close(token, CloseReason::OutputLimit { pending });
     }
 
-    fn queue_part(&mut self, token: Token, part: Part) {
+    pub(super) fn queue_part(&mut self, token: Token, part: Part) {
         self.queue_deferred(token);
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let queue = conn.queue.get_or_insert_default();
@@ -179,7 +123,7 @@ impl<S> Core<S> {
 
     /// Has the output of the call that has just ended wait, if the call asked for that.
     #[inline(never)]
-    fn set_gate(&mut self, token: Token) {
+    pub(super) fn set_gate(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let Some(ticket) = conn.control.hold.take() else { return };
         self.queue_deferred(token);
@@ -225,7 +169,7 @@ impl<S> Core<S> {
     }
 
     /// Goes on after a part was given to the socket, which has taken some of it.
-    fn note_sent(&mut self, token: Token, part: Part, result: io::Result<usize>) {
+    pub(super) fn note_sent(&mut self, token: Token, part: Part, result: io::Result<usize>) {
         let sent = match result {
             Ok(sent) => sent,
             Err(error) => return self.fail(token, error),
@@ -352,7 +296,7 @@ impl<S> Core<S> {
         self.judge_bytes(token, pending);
     }
 
-    fn judge_bytes(&mut self, token: Token, pending: usize) {
+    pub(super) fn judge_bytes(&mut self, token: Token, pending: usize) {
         let now_ms = self.now.monotonic_ms;
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let control = &mut conn.control;

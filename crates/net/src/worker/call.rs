@@ -1,4 +1,4 @@
-//! From a socket event to the call of its session.
+//! One call of a session: from a socket event by way of the call to its output on the socket.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -171,6 +171,21 @@ impl<S: Service> Worker<S> {
         self.after_call(token, flow);
     }
 
+    /// Applies what a call to the session has decided.
+    #[inline]
+    pub(super) fn after_call(&mut self, token: Token, flow: Flow) {
+        let goes_on = |conn: &Conn<S::Session>| {
+            flow == Flow::Continue && conn.phase == Phase::Open && !conn.hung_up
+        };
+        // Mostly there is nothing to do but to send what was written.
+        if !self.core.send_at_once(token, goes_on) {
+            self.core.apply(token, flow);
+            self.core.dispatch_output(token);
+            self.core.finish_hung_up(token);
+        }
+        self.run_pending_closes();
+    }
+
     /// Ends a call whose output is behind what the worker's mail leads to.
     #[cold]
     fn send_mail_first(&mut self, token: Token, flow: Flow) {
@@ -232,6 +247,44 @@ impl<S: Service> Worker<S> {
 }
 
 impl<S> Core<S> {
+    /// Sees to the output of a call that has just ended: sends it, keeps it for the end of the
+    /// turn, or queues it.
+    #[inline]
+    pub(super) fn dispatch_output(&mut self, token: Token) {
+        if !self.send_at_once(token, |_| true) {
+            self.sort_output(token);
+        }
+    }
+
+    /// Sends plain output, which nearly all is, of a connection where nothing is in its way. `false` if that
+    /// is not the case, or `goes_on` is not so, and nothing has been done.
+    #[inline(always)]
+    pub(super) fn send_at_once(
+        &mut self,
+        token: Token,
+        goes_on: impl FnOnce(&Conn<S>) -> bool,
+    ) -> bool {
+        let Some(bytes) = self.output.plain_call() else { return false };
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return true };
+        if !conn.may_send_at_once() || !goes_on(conn) {
+            return false;
+        }
+        if bytes.is_empty() {
+            return true;
+        }
+        let result = conn.transport.send(conn.socket.as_fd(), bytes, &mut self.tls.buffers);
+        if let Ok(sent) = result
+            && sent == bytes.len()
+        {
+            self.metrics.bytes_out += sent as u64;
+            self.output.take_back_plain();
+        } else {
+            self.note_sent(token, self.output.part(), result);
+            self.output.discard_part();
+        }
+        true
+    }
+
     /// Applies the flow a session has chosen.
     #[inline]
     pub(super) fn apply(&mut self, token: Token, flow: Flow) {
