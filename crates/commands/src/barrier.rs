@@ -18,11 +18,11 @@ impl ReplyBarrier {
     /// That the device has the log.
     pub const DEVICE: Self = Self { device: true, replicas: None, bucket: false };
 
-    /// What replies behind this and another one wait for.
+    /// What replies behind this and another one wait for: of two numbers of replicas, for the larger one.
     pub fn and(self, other: Self) -> Self {
         Self {
             device: self.device | other.device,
-            replicas: self.replicas.or(other.replicas),
+            replicas: self.replicas.max(other.replicas),
             bucket: self.bucket | other.bucket,
         }
     }

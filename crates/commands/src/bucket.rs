@@ -6,7 +6,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tierce_engine::feed::{Feed, Reader};
@@ -167,25 +167,24 @@ impl Bucket {
         self.advanced.notify_all();
     }
 
-    /// Waits until what was executed before may be shown, for `at_most`. Whether it may.
-    pub fn wait_for_lease(&self, at_most: Duration) -> bool {
+    /// Waits until what was executed before may be shown, or until that `is_over`, which is asked now and then. Whether
+    /// it may.
+    pub fn wait_for_lease(&self, look_every: Duration, is_over: &dyn Fn() -> bool) -> bool {
         let needed = match self.lease.holding() {
             Holding::Held => return true,
             Holding::Deposed => return false,
             Holding::Over { proof } => proof,
         };
-        let until = Instant::now() + at_most;
         let mut figures = self.figures.lock();
         loop {
             // It may be proven by an append that began before another process claimed the log.
             if self.lease.is_proven(needed) {
                 return true;
             }
-            if self.lease.holding() == Holding::Deposed
-                || self.advanced.wait_until(&mut figures, until).timed_out()
-            {
+            if self.lease.holding() == Holding::Deposed || is_over() {
                 return false;
             }
+            let _ = self.advanced.wait_for(&mut figures, look_every);
         }
     }
 

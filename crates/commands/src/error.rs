@@ -26,7 +26,7 @@ pub enum Interrupt {
     Busy(Busy),
     /// It takes long. It runs away from the worker.
     Long,
-    /// A gate has closed since it was judged. It is judged again.
+    /// A gate has closed since it was judged, or writes before it are to be confirmed first. It is judged again.
     Gate,
     /// It changes the role, which another thread has held still for long. It is tried again soon.
     Role,

@@ -16,7 +16,7 @@ use crate::error::CommandError;
 use crate::reply::Reply;
 
 /// How many replicas have a write before it is acknowledged, and where. None of them: it does not wait for replicas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplicaLevel {
     /// So many of them.
     pub replicas: usize,

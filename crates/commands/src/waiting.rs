@@ -216,7 +216,7 @@ pub struct Logged {
     /// The log ended here after the last of them, or after what the client wants to be sure of.
     pub at: u64,
     /// What the replies wait for that were written since the output was cut last. Replies that wait for replicas are
-    /// kept apart ([`Waits::wait_for_replicas`]).
+    /// kept apart ([`Waits::hold`]).
     pub barrier: ReplyBarrier,
     /// The replies since then tell of no data.
     pub tells_of_server: bool,
@@ -351,7 +351,7 @@ impl Waits {
     }
 
     /// Keeps the replies that were written until replicas have confirmed the writes.
-    pub fn wait_for_replicas(&mut self, awaited: Awaited, held: HeldReplies) {
+    pub fn hold(&mut self, awaited: Awaited, held: HeldReplies) {
         self.wait_for(awaited, true);
         self.held = Some(Box::new(held));
     }

@@ -316,7 +316,7 @@ impl Work {
     }
 }
 
-/// Waits for the bucket, once for all commands of a request.
+/// Waits for the bucket and its lease, once for all commands of a request.
 fn acknowledge(shared: &Shared, kernel: &Kernel, barrier: ReplyBarrier) -> Result<(), Failure> {
     let ends_at = Cell::new(None);
     let gives_up = || {
@@ -326,9 +326,7 @@ fn acknowledge(shared: &Shared, kernel: &Kernel, barrier: ReplyBarrier) -> Resul
             Instant::now() >= at
         }
     };
-    let confirmed = kernel.await_barrier(barrier, &gives_up);
-    let confirmed = confirmed.and_then(|()| kernel.await_lease(&gives_up));
-    confirmed.map_err(|error| Failure::of_command(error.as_str()))
+    kernel.await_replies(barrier, &gives_up).map_err(|error| Failure::of_command(error.as_str()))
 }
 
 /// Why a command is not for a request over HTTP.

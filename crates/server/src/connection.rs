@@ -189,6 +189,8 @@ pub fn settle(
     let is_closing = session.client().is_closing();
     let waits = session.waits();
     let Some(held) = waits.end_held() else { return Settled::Goes };
+    // An error tells of nothing that the device has to have.
+    waits.logged.barrier.device &= is_confirmed;
     let closes = held.closes || is_closing;
     match session.caller() {
         Some(caller) => {
@@ -339,8 +341,11 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
 /// `asked`. `false` if it may be lost.
 fn note_logged(kernel: &Kernel, caller: &mut Caller, at: u64, asked: Option<SyncPolicy>) -> bool {
     let barrier = kernel.barrier_of_writes(asked, None);
-    let barrier = barrier.filter(|_| !kernel.durability.refuses_writes());
-    barrier.map(|barrier| caller.waits.logged.note(at, barrier)).is_some()
+    match barrier.filter(|_| !kernel.durability.refuses_writes()) {
+        Some(barrier) => caller.waits.logged.note(at, barrier),
+        None => return false,
+    }
+    true
 }
 
 /// Gives a result to the client that gets it, whatever that does meanwhile. Whether it got it.

@@ -6,167 +6,57 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_keyspace::Freed;
 use tierce_net::{
-    CloseReason, ConnInfo, ConnState, Conns, Endpoints, Flow, Handle, Io, ListenerTag, NextTurn,
-    Now, Refusal, Service, TurnedAway, WorkerId,
+    CloseReason, ConnInfo, ConnState, Conns, Endpoints, Flow, Handle, Io, NextTurn, Now, Refusal,
+    Service, WorkerId,
 };
 
-use crate::acknowledge::Awaiting;
 use crate::acl::Rights;
+use crate::awaiting::Awaiting;
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
-use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::config::DirectiveId;
-use crate::connection::{self, AnySession, Settled, answer, output_class_of};
+use crate::connection::{self, AnySession, Settled, output_class_of};
 use crate::deadlines::Deadlines;
 use crate::deliver::Pacing;
 use crate::fetcher::Fetcher;
 use crate::kernel::Kernel;
-use crate::listening::{EVENTS, MEMCACHED, PEDROKV, protocol_of};
+use crate::last_words;
+use crate::listening::{MEMCACHED, PEDROKV, protocol_of};
 use crate::memcached::{self, Host};
-use crate::message::Notice;
 use crate::pedrokv;
-use crate::pipeline;
 use crate::replication;
-use crate::server::{Message, Server, address_of, conn_at};
+use crate::server::{Message, Server, address_of};
 use crate::session::Session;
 use crate::set_aside::SetAside;
 use crate::stats::Stat;
 use crate::suspend::on_hangup;
 use crate::tls::common_name;
-use crate::waiting::{self, Awaited, ConnAddress, Obstacle};
-
-/// What strangers get to read in protected mode; clients and people look for its first sentence.
-const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
-     and no password is set for the default user. Until one is, connections are accepted from this \
-     machine only. To let others in, do one of these from here: set a password with CONFIG SET \
-     requirepass, or, if only trusted clients can reach this server, switch the protection off with \
-     CONFIG SET protected-mode no; CONFIG REWRITE makes either permanent.\r\n";
-
-/// The same to clients of memcached.
-const DENIED_MEMCACHED: &str = "SERVER_ERROR protected mode is on and no password is set: only \
-     clients on this machine are accepted\r\n";
-
-/// The same to clients of PedroKV: an Error to the request with id 0, which is a client's first one.
-const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
-
-/// Error sent to a rejected client.
-const TOO_MANY_PEDROKV: &[u8] = b"\0\x1c\x01\0\0\0\0err: too many clients";
-
-/// Error sent to a client whose address opens connections too fast.
-const TOO_FAST_PEDROKV: &[u8] = b"\0\x20\x01\0\0\0\0err: connections too fast";
+use crate::waiting::{Awaited, Obstacle};
 
 /// The state of one worker.
 pub struct Worker {
-    index: usize,
-    memory: BatchMemory,
+    pub(crate) index: usize,
+    pub(crate) memory: BatchMemory,
     memcached: memcached::BatchMemory,
     pedrokv: pedrokv::BatchMemory,
     /// When messages are delivered.
     pacing: Pacing,
     /// When results are due.
-    deadlines: Deadlines,
+    pub(crate) deadlines: Deadlines,
     /// Values on disk that sessions wait for.
     fetcher: Fetcher,
-    /// Connections that wait for the log to reach the device.
-    awaiting: Awaiting,
+    /// Connections whose replies wait.
+    pub(crate) awaiting: Awaiting,
     /// Connections whose next request needs a shard that another thread holds for long.
-    set_aside: SetAside,
+    pub(crate) set_aside: SetAside,
 }
 
 /// Serves all protocols.
 pub struct Dispatcher(pub Arc<Server>);
 
 impl Dispatcher {
-    /// The last word to a client that is not let in.
-    fn denial(listener: ListenerTag) -> &'static [u8] {
-        match listener {
-            MEMCACHED => DENIED_MEMCACHED.as_bytes(),
-            PEDROKV => DENIED_PEDROKV,
-            _ => DENIED.as_bytes(),
-        }
-    }
-
-    /// A message to all workers.
-    fn tell(&self, worker: &mut Worker, notice: Notice, conns: &mut Conns<'_, AnySession>) {
-        match notice {
-            Notice::Resume => conns.for_each(|conn| {
-                let waits = conn.session().waits();
-                if waits.obstacle().is_some_and(waits_for_news) {
-                    waits.go_on();
-                    conn.resume();
-                }
-            }),
-            Notice::Monitor(line) => conns.for_each(|conn| {
-                let (session, output) = conn.split();
-                if session.is_monitor() {
-                    output.buffer().extend_from_slice(&line);
-                    session.client().note_output(Client::backlog_of(output));
-                    self.0.clients.memory.count(session.client());
-                    let key = conn.info().key;
-                    if let Some(ticket) = worker.awaiting.note_line(&self.0, key, conn.session()) {
-                        conn.hold_output(ticket);
-                    }
-                }
-            }),
-            Notice::NoteBacklogs => conns.iter().for_each(|conn| {
-                note_state(&self.0, conn.session, conn.state);
-            }),
-            Notice::Saved { .. } | Notice::LogSwitched(_) | Notice::StaysUp => {
-                conns.for_each(|conn| {
-                    let command = conn.session().client().last_command();
-                    answer(conn, |awaited, reply| {
-                        let outcome = waiting::outcome_of(awaited, &notice);
-                        outcome
-                            .map(|it| blocking::reply_late(&self.0, command, it, reply))
-                            .is_some()
-                    });
-                });
-            }
-            Notice::RightsChanged => conns.for_each(|conn| {
-                // Redis lets clients of MONITOR and SUBSCRIBE go on that may not call these any more. A stream of
-                // events is one request, which has to be allowed as long as it lasts.
-                let is_request = conn.info().listener == EVENTS;
-                let listens = |caller: &&mut Caller| {
-                    // One that a pause holds back has not subscribed yet.
-                    caller.is_subscribed() || is_request && caller.authenticated
-                };
-                let Some(caller) = conn.session().caller().filter(listens) else { return };
-                caller.renew_rights(&self.0.acl.users);
-                let may_go_on = match is_request {
-                    true => caller.may_listen_again(&self.0.commands),
-                    false => caller.may_stay_subscribed(),
-                };
-                if !may_go_on {
-                    conn.close();
-                }
-            }),
-            Notice::Purge => {
-                self.0.purge.collect();
-                self.0.offload.purge_memory();
-                self.0.scripts.offload.purge_memory();
-            }
-            Notice::Durable => {
-                worker.awaiting.release(&self.0, conns);
-                self.0.serve_confirmed();
-            }
-            Notice::Report(reported) => reported.one(),
-            Notice::IdleTimeout { timeout_ms } => {
-                let now_ms = conns.now().monotonic_ms;
-                if timeout_ms > 0 {
-                    conns.for_each(|conn| {
-                        // What waits has a timer of its own, and is not idle.
-                        if conn.session().waits().is_idle() {
-                            conn.set_timer(now_ms + timeout_ms);
-                        }
-                    });
-                }
-            }
-        }
-    }
-
     /// What remains to be done when a session has been called with input.
     #[inline(always)]
     fn after_input(
@@ -197,46 +87,6 @@ impl Dispatcher {
         flow
     }
 
-    /// Has the connections go on that have waited for shards.
-    fn go_on_with(&self, worker: &mut Worker, freed: Freed, conns: &mut Conns<'_, AnySession>) {
-        worker.set_aside.go_on(freed, |shard, key| {
-            let Some(mut conn) = conns.get(key) else { return false };
-            let waits = conn.session().waits();
-            if waits.obstacle() != Some(Obstacle::Shard(shard)) {
-                return false;
-            }
-            waits.go_on();
-            conn.resume();
-            true
-        });
-        self.serve_waiters(worker, conns.now());
-    }
-
-    /// Serves clients that wait for keys which have changed, and that were not served then.
-    fn serve_waiters(&self, worker: &mut Worker, now: Now) {
-        let mut locks = self.0.keyspace.worker_locks(worker.index as u16);
-        locks.take_unserved();
-        let (counters, served) = (self.0.counters(worker.index), &mut worker.memory.served);
-        pipeline::serve(&self.0, &mut locks, counters, served, now.unix_ms as i64);
-    }
-
-    /// Closes a client that was chosen for it, unless it occupies less by now.
-    #[cold]
-    fn evict(&self, worker: &Worker, conn: ConnAddress, conns: &mut Conns<'_, AnySession>) {
-        let (server, now_ms) = (&self.0, conns.now().unix_ms as i64);
-        let Some(mut conn) = conns.get(conn_at(conn)) else { return };
-        let state = conn.state();
-        let client = Arc::clone(conn.session().client());
-        note_backlogs(&client, state);
-        if !server.clients.memory.is_due(&client) {
-            return;
-        }
-        let line = server.describe_client(&client, now_ms);
-        server.log.notice(format_args!("Evicting client: {line}"));
-        server.counters(worker.index).add(Stat::EvictedClients, 1);
-        conn.close();
-    }
-
     /// The rights of the user that a checked certificate is for (`tls-auth-clients-user`), if there is one.
     fn rights_by(&self, certificate: &[u8]) -> Option<Rights> {
         const USER: DirectiveId = DirectiveId::of("tls-auth-clients-user");
@@ -254,27 +104,6 @@ impl Dispatcher {
                 .verbose(format_args!("No user '{name}', whom a certificate names, or it is off"));
         }
         Some(Rights::of(user?, users))
-    }
-
-    /// The last word to a client that the acceptor turns away.
-    pub(crate) fn last_words(listener: ListenerTag, why: TurnedAway) -> &'static [u8] {
-        match (why, listener) {
-            (TurnedAway::NoDescriptor, _) => Self::too_many(listener),
-            (TurnedAway::TooFast, MEMCACHED) => b"ERROR Too many new connections\r\n",
-            (TurnedAway::TooFast, PEDROKV) => TOO_FAST_PEDROKV,
-            (TurnedAway::TooFast, _) => {
-                b"-ERR max number of new connections per second reached\r\n"
-            }
-        }
-    }
-
-    /// The last word to a client for which there is no room.
-    fn too_many(listener: ListenerTag) -> &'static [u8] {
-        match listener {
-            MEMCACHED => b"ERROR Too many open connections\r\n",
-            PEDROKV => TOO_MANY_PEDROKV,
-            _ => b"-ERR max number of clients reached\r\n",
-        }
     }
 }
 
@@ -314,12 +143,12 @@ impl Service for Dispatcher {
         if server.is_protected_from(&client) {
             server.counters(worker.index).add(Stat::ProtectedModeRejections, 1);
             server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
-            return Err(Refusal::Borrowed(Self::denial(info.listener)));
+            return Err(Refusal::Borrowed(last_words::denial(info.listener)));
         }
         let max = server.config.live().maxclients() as usize;
         if server.clients.admit(Arc::clone(&client), max, server.listening.protocols()).is_err() {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
-            return Err(Refusal::Borrowed(Self::too_many(info.listener)));
+            return Err(Refusal::Borrowed(last_words::too_many(info.listener)));
         }
         server.clients.memory.count(&client);
         let mut session = match info.listener {
@@ -456,35 +285,7 @@ impl Service for Dispatcher {
     }
 
     fn message(&self, worker: &mut Worker, message: Message, conns: &mut Conns<'_, AnySession>) {
-        match message {
-            Message::Notice(notice) => self.tell(worker, notice, conns),
-            Message::Answer(answer) => {
-                let key = conn_at(answer.to.conn());
-                let Some(mut conn) = conns.get(key) else {
-                    return connection::lose(&self.0, &answer);
-                };
-                if connection::deliver(&self.0, &mut conn, answer)
-                    && let Some(at) = worker.awaiting.note(&self.0, key, conn.session())
-                {
-                    conn.hold_output(at);
-                }
-            }
-            Message::Deadline(deferred, after_ms) => {
-                // As with the timers of connections that wait, one more for what is left of this one.
-                let at_ms = conns.now().monotonic_ms.saturating_add(after_ms).saturating_add(1);
-                worker.deadlines.add(at_ms, deferred);
-            }
-            Message::Feed(replica) => {
-                if let Some(mut conn) = conns.get(conn_at(replica)) {
-                    conn.call_when_sent();
-                }
-            }
-            // At the end of this turn.
-            Message::Deliver => {}
-            Message::ServeWaiters => self.serve_waiters(worker, conns.now()),
-            Message::EvictClient(conn) => self.evict(worker, conn, conns),
-            Message::Freed(freed) => self.go_on_with(worker, freed, conns),
-        }
+        self.receive(worker, message, conns);
     }
 
     fn close(
@@ -528,12 +329,12 @@ fn note_waits(server: &Server, worker: &mut Worker, session: &mut AnySession, io
 }
 
 /// Lets others see what waits at a client's connection, and counts it.
-fn note_state(kernel: &Kernel, session: &AnySession, state: ConnState) {
+pub(crate) fn note_state(kernel: &Kernel, session: &AnySession, state: ConnState) {
     note_backlogs(session.client(), state);
     kernel.clients.memory.count(session.client());
 }
 
-fn note_backlogs(client: &Client, state: ConnState) {
+pub(crate) fn note_backlogs(client: &Client, state: ConnState) {
     client.note_backlogs(state.input_bytes, state.output_bytes);
     client.input_capacity.store(state.input_capacity, Relaxed);
 }
@@ -545,12 +346,6 @@ fn earlier(a: NextTurn, b: NextTurn) -> NextTurn {
         (NextTurn::At(a), NextTurn::At(b)) => NextTurn::At(a.min(b)),
         _ => NextTurn::Immediately,
     }
-}
-
-/// Whether the end of an obstacle is announced to all workers.
-fn waits_for_news(obstacle: Obstacle) -> bool {
-    use Obstacle::{EarlierRequests, Guesses, Role, Shard, Values};
-    !matches!(obstacle, Values | Shard(_) | Guesses | Role | EarlierRequests)
 }
 
 /// The timer of a session that waits is due.
@@ -633,21 +428,5 @@ fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
     let timeout_ms = server.config.live().timeout_seconds() * 1000;
     if timeout_ms > 0 {
         io.set_timer(io.now().monotonic_ms + timeout_ms);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tierce_wire::pedrokv::{Response, Step};
-
-    use super::*;
-
-    #[test]
-    fn clients_of_pedrokv_are_refused_in_frames() {
-        for refusal in [DENIED_PEDROKV, TOO_MANY_PEDROKV, TOO_FAST_PEDROKV] {
-            let Step::Frame { frame, len } = Response::read(refusal) else { panic!("no frame") };
-            assert_eq!((frame.id, len), (0, refusal.len()));
-            assert!(frame.data.starts_with(b"err: "));
-        }
     }
 }

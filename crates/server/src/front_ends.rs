@@ -22,7 +22,7 @@ use crate::monitors;
 use crate::pipeline::Guard;
 use crate::slowlog::shorten_words;
 use crate::stats::{Counters, Stat};
-use crate::suspend::suspend;
+use crate::suspend::suspend_for_replicas;
 use crate::waiting::{Deferral, Obstacle, Waits};
 
 /// A request of a protocol beside RESP, as the stages know it.
@@ -487,21 +487,8 @@ pub fn confirm(
 ) -> Option<Flow> {
     barrier.replicas.map(|level| {
         let held = HeldReplies::of_write(level, Some(io.output().take()));
-        wait_for_replicas(waits, kernel, client, io, HeldReplies { closes, ..held })
+        suspend_for_replicas(waits, kernel, client, io, HeldReplies { closes, ..held })
     })
-}
-
-/// Has replies wait for replicas, and the connection with them.
-#[cold]
-pub fn wait_for_replicas(
-    waits: &mut Waits,
-    kernel: &Kernel,
-    client: &Client,
-    io: &mut Io<'_>,
-    held: HeldReplies,
-) -> Flow {
-    kernel.wait_for_replicas(waits, client, held);
-    suspend(waits, io)
 }
 
 /// Starts loading what the batch will look at, so that the waits for memory overlap.

@@ -20,7 +20,7 @@
 //! | `bucket` | the thread that writes the log in a bucket, and what a start does with it |
 //! | `replication` | the threads of a primary and of a replica |
 
-mod acknowledge;
+mod awaiting;
 mod batch;
 #[cfg(feature = "bucket")]
 mod bucket;
@@ -33,8 +33,10 @@ mod deliver;
 mod dispatcher;
 mod fetcher;
 mod front_ends;
+mod last_words;
 mod listening;
 mod long_commands;
+mod mail;
 mod memcached;
 mod pedrokv;
 mod pid_file;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tierce_net::{Flow, Io, OnHangup};
 
+use crate::clients::Client;
+use crate::commands::replica_level::HeldReplies;
 use crate::kernel::Kernel;
 use crate::waiting::{Counted, Deferral, Obstacle, Patience, Waits};
 
@@ -18,6 +20,19 @@ pub fn suspend(waits: &Waits, io: &mut Io<'_>) -> Flow {
         }
     }
     Flow::Suspend(on_hangup(waits))
+}
+
+/// Has replies wait for replicas, and the connection with them.
+#[cold]
+pub fn suspend_for_replicas(
+    waits: &mut Waits,
+    kernel: &Kernel,
+    client: &Client,
+    io: &mut Io<'_>,
+    held: HeldReplies,
+) -> Flow {
+    kernel.wait_for_replicas(waits, client, held);
+    suspend(waits, io)
 }
 
 /// Suspends the connection until what holds its next request back may be over.

@@ -165,10 +165,10 @@ const COMMANDS: &[&str] = &[
 #[rustfmt::skip]
 const SERVER: &[&str] = &[
     // What faces the operator.
-    "pid_file", "listening", "supervision", "tls",
+    "pid_file", "listening", "last_words", "supervision", "tls",
     // Protocols, start and end.
-    "session", "suspend", "turn", "fetcher", "held", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
-    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "simulation", "bucket", "no_bucket", "start", "lib",
+    "session", "suspend", "turn", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "awaiting",
+    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "mail", "long_commands", "simulation", "bucket", "no_bucket", "start", "lib",
 ];
 
 #[rustfmt::skip]

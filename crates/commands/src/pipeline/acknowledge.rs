@@ -67,10 +67,34 @@ impl Kernel {
     ///
     /// # Errors
     /// When it is not in time, or cannot be. The writes are done, and may be lost.
-    pub fn await_barrier(
+    pub(super) fn await_barrier(
         &self,
         barrier: ReplyBarrier,
         gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), CommandError> {
+        self.await_confirmed(barrier, gives_up, &self.patience(gives_up))
+    }
+
+    /// The same, and then until replies may be shown as far as the lease of the bucket goes.
+    ///
+    /// # Errors
+    /// When it is not in time, or cannot be. It is not known then whether what the replies tell of counts.
+    pub fn await_replies(
+        &self,
+        barrier: ReplyBarrier,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), CommandError> {
+        let is_over = self.patience(gives_up);
+        self.await_confirmed(barrier, gives_up, &is_over)?;
+        let may_show = self.bucket.wait_for_lease(LOOK_EVERY, &is_over);
+        if may_show { Ok(()) } else { Err(LEASE_OVER) }
+    }
+
+    fn await_confirmed(
+        &self,
+        barrier: ReplyBarrier,
+        gives_up: &dyn Fn() -> bool,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<(), CommandError> {
         if barrier.device
             && let Some(wal_handle) = self.durability.wal_handle()
@@ -78,8 +102,14 @@ impl Kernel {
         {
             return Err(self.not_in_log());
         }
-        if barrier.bucket {
-            self.await_bucket(gives_up)?;
+        // Later changes of others are not waited for.
+        let position = if barrier.bucket { self.feed.position() } else { 0 };
+        while self.bucket.committed() < position {
+            if is_over() {
+                return Err(self.not_in_log());
+            }
+            self.bucket.hasten(&self.feed);
+            self.bucket.wait_for(position, LOOK_EVERY);
         }
         match barrier.replicas {
             Some(level) if !self.are_replicas_level(level, gives_up) => Err(level.error()),
@@ -87,36 +117,13 @@ impl Kernel {
         }
     }
 
-    /// Later changes of others are not waited for.
-    fn await_bucket(&self, gives_up: &dyn Fn() -> bool) -> Result<(), CommandError> {
-        let (position, until) = (self.feed.position(), Instant::now() + BUCKET_PATIENCE);
-        while self.bucket.committed() < position {
-            if self.is_deposed() || Instant::now() >= until || gives_up() {
-                return Err(self.not_in_log());
-            }
-            self.bucket.hasten(&self.feed);
-            self.bucket.wait_for(position, LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// Waits on this thread until replies may be shown as far as the lease of the bucket goes, or until `gives_up` says
-    /// so.
-    ///
-    /// # Errors
-    /// When it is over. It is not known then whether what they tell of counts.
-    pub fn await_lease(&self, gives_up: &dyn Fn() -> bool) -> Result<(), CommandError> {
+    /// Says when the bucket is waited for no longer.
+    fn patience(&self, gives_up: &dyn Fn() -> bool) -> impl Fn() -> bool {
         let until = Instant::now() + BUCKET_PATIENCE;
-        while !self.bucket.wait_for_lease(LOOK_EVERY) {
-            if self.is_deposed() || Instant::now() >= until || gives_up() {
-                return Err(LEASE_OVER);
-            }
+        move || {
+            let is_deposed = self.bucket.lease.holding() == Holding::Deposed;
+            is_deposed || Instant::now() >= until || gives_up()
         }
-        Ok(())
-    }
-
-    fn is_deposed(&self) -> bool {
-        self.bucket.lease.holding() == Holding::Deposed
     }
 
     /// The reply to writes that the log does not have, or the bucket.

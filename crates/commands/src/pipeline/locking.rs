@@ -1,7 +1,7 @@
 //! Locks what a command has declared, and then runs it.
 //!
-//! [`way_in`] chooses how once, when the table is made. A command with a single key needs nothing: opening
-//! the key locks its shard, which stays locked while the next requests go there as well.
+//! [`way_in`] chooses how once, when the table is made. A command with a single key needs nothing: a worker has locked its
+//! shard before, which stays locked while the next requests go there as well, and elsewhere opening the key locks it.
 //!
 //! **Invariant:** where much time may pass between the gates and the locks, on a thread for long commands and when a
 //! client is served that has waited, a command that writes passes the gates again with its keys locked, before it

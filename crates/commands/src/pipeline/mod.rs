@@ -5,16 +5,16 @@
 //! | stage | file | |
 //! |---|---|---|
 //! | plan | [`plan`] | finds the command, and hashes the key, of each request of a batch |
-//! | admit | `admit` | may this client say it: authentication, rights, inside MULTI |
 //! | gates | [`gates`] | may it run now: pause, memory, the log, the role; `redirect` says where else |
-//! | fetch | [`fetch`] | reads values from disk that it needs, before anything is locked |
+//! | admit | `admit` | asked by gates that are not open to all: may this client say it |
+//! | fetch | [`fetch`] | reads values from disk that it needs, while nothing is locked |
 //! | account | [`meter`] | times it: commandstats, the slow log, latency |
 //! | context | `context`, `request` | all that the command may touch, made of a turn of a thread and a request |
 //! | lock | `locking` | locks the keys that it declares; `guard` gives access to them |
 //! | weigh | `weigh` | keeps from a worker what takes long there; `copies` computes from copies elsewhere |
 //! | run | `body`, `bodies`, `defined` | calls the function of the command with its arguments |
 //! | within | `transaction`, `program` | EXEC and scripts run others within one guard |
-//! | wait | [`blocking`], `mode` | a command that waits for keys, and clients that get their reply later |
+//! | wait | [`blocking`], `mode` | a command that waits for keys or replicas, and clients that get their reply later |
 //! | serve | `serve` | serves those that wait for what it has changed |
 //! | acknowledge | `acknowledge` | what has to be confirmed before the reply leaves |
 //! | quiet | `quiet` | what waits until nothing is under way that passed the gates before it |

@@ -104,7 +104,7 @@ impl Kernel {
     /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held,
     /// as by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply
     /// is an error then. Or until `gives_way` does: then it is `None`, and nothing has been done or replied. The reply
-    /// may be shown once what is left of its barrier is gone, and [`Kernel::await_lease`] allows it.
+    /// may be shown behind [`Kernel::await_replies`] with what is returned.
     pub fn execute_beside(
         &self,
         caller: &mut Caller,
@@ -286,11 +286,10 @@ impl<'k> Run<'k, '_> {
             // The calls of a request wait for the bucket together.
             left.bucket = std::mem::take(&mut barrier.bucket);
         }
-        let gives_up = || self.gives_up();
-        let mut confirmed = barrier.and_then(|barrier| kernel.await_barrier(barrier, &gives_up));
-        if self.terms.is_none() {
-            confirmed = confirmed.and_then(|()| kernel.await_lease(&gives_up));
-        }
+        let confirmed = barrier.and_then(|barrier| match self.terms {
+            Some(terms) => kernel.await_barrier(barrier, terms.gives_up),
+            None => kernel.await_replies(barrier, &|| false),
+        });
         self.tell_if(confirmed, caller, output, begin);
         Ok(left)
     }
@@ -398,7 +397,8 @@ impl<'k> Run<'k, '_> {
         drop(passage);
         let confirmed =
             self.barrier(caller, locks.take_logged(), false, None).and_then(|barrier| {
-                debug_assert_eq!(barrier, ReplyBarrier::default(), "it would have waited");
+                // It waits for nothing, unless its level was raised while it ran.
+                kernel.await_barrier(barrier, &|| false)?;
                 let is_held = kernel.bucket.lease.holding() == Holding::Held;
                 if is_held { Ok(()) } else { Err(LEASE_OVER) }
             });

@@ -7,10 +7,10 @@ use super::{BatchRunner, Progress};
 use crate::caller::Caller;
 use crate::command::{Access, Command, Group};
 use crate::commands::replica_level::HeldReplies;
-use crate::front_ends::wait_for_replicas;
 use crate::gates;
 use crate::pipeline;
 use crate::session::Session;
+use crate::suspend::suspend_for_replicas;
 
 impl<'k> BatchRunner<'k, '_> {
     /// Notes what the replies to the writes of a batch wait for, if it has any. `false` if the log could not take them, so
@@ -85,7 +85,7 @@ impl<'k> BatchRunner<'k, '_> {
         }
         let closes = matches!(progress, Progress::Closing);
         let held = HeldReplies { closes, ..std::mem::take(self.held) };
-        wait_for_replicas(&mut caller.waits, self.kernel, &caller.client, io, held)
+        suspend_for_replicas(&mut caller.waits, self.kernel, &caller.client, io, held)
     }
 
     /// Whether a command has to wait until the writes before it are confirmed: it may wait for something else, end the

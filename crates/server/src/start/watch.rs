@@ -9,6 +9,7 @@ use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime, TlsSet
 use crate::clients::{STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS};
 use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::dispatcher::Dispatcher;
+use crate::last_words;
 use crate::listening;
 use crate::message::Notice;
 use crate::server::{Message, Server};
@@ -174,7 +175,7 @@ pub(super) fn prepare_loops(
         output_limits: output_limits(&server.config.settings()),
         keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
         arrivals_per_second: server.config.live().max_new_connections_per_address() as u32,
-        last_words: Dispatcher::last_words,
+        last_words: last_words::turned_away,
         tls,
         ..tierce_net::Config::default()
     };

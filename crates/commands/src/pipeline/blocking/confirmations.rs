@@ -11,7 +11,7 @@ use tierce_engine::feed::Reader;
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
-use super::unblock_by_role;
+use super::in_vain::unblock_by_role;
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
 use crate::clients::Client;
@@ -132,7 +132,7 @@ impl Kernel {
         let asker = Asker::Client { to, proto: Proto::Resp2 };
         self.list(asker, Wanted::Level(held.level.unwrap_or_default()));
         let patience = Patience::Ms(self.config.live().durability_replicas_timeout());
-        waits.wait_for_replicas(Awaited::Confirmations { to, patience }, held);
+        waits.hold(Awaited::Confirmations { to, patience }, held);
         self.end_wait_of_replica(client);
     }
 

@@ -15,7 +15,8 @@ use tierce_keyspace::{Cancelled, Reason};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
-use super::{GONE, TIME_IS_UP, answer_in_vain, stand_in};
+use super::in_vain::{GONE, TIME_IS_UP, answer_in_vain};
+use super::stand_in;
 use crate::answer::Destination;
 use crate::caller::Caller;
 use crate::clients::{Client, Deferred, Ending, Leaving, NotTaken, Terms};

@@ -55,23 +55,33 @@ impl Awaiting {
         session: &mut AnySession,
     ) -> Option<Ticket> {
         let waits = session.waits();
-        self.asks_replicas |= waits.has_held();
+        let at = waits.logged.at;
+        if waits.has_held() {
+            // They come when replicas have the writes; the device is reached meanwhile.
+            self.asks_replicas = true;
+            if waits.logged.barrier.device {
+                self.note_device(kernel, at);
+            }
+            return None;
+        }
         let barrier = std::mem::take(&mut waits.logged.barrier);
-        let waits_here = waits.awaited_position().is_some();
-        let device = match barrier.device || waits_here {
-            true => self.note_device(kernel, waits.logged.at, barrier.device, waits_here),
-            false => 0,
-        };
+        let waits_for_sync = waits.awaited_position().is_some();
+        let mut device = 0;
+        if barrier.device || waits_for_sync {
+            let is_reached = self.note_device(kernel, at);
+            self.is_news |= is_reached && waits_for_sync;
+            device = if barrier.device && !is_reached { at } else { 0 };
+        }
         let (bucket, proof) = match kernel.bucket.is_on() {
             true => (self.note_bucket(kernel, session, barrier.bucket), self.note_lease(kernel)),
             false => (0, 0),
         };
         let needed = ticket(device, bucket, proof);
-        let waits = needed != Ticket::default();
-        if waits || waits_here {
+        let is_held = needed != Ticket::default();
+        if is_held || waits_for_sync {
             self.list(conn, session);
         }
-        waits.then_some(needed)
+        is_held.then_some(needed)
     }
 
     /// The same for what is written to a connection that has asked for no data.
@@ -94,29 +104,28 @@ impl Awaiting {
         }
     }
 
-    /// The place in the log that output waits for. The session may wait for it, too.
-    fn note_device(&mut self, kernel: &Kernel, at: u64, waits: bool, waits_here: bool) -> u64 {
+    /// Has the log reach the device up to a place. Whether it has.
+    fn note_device(&mut self, kernel: &Kernel, at: u64) -> bool {
         // The notice of its sync may have been sent before this note: then it would wait for ever.
         let wal_handle = kernel.durability.wal_handle();
         if wal_handle.is_none_or(|wal_handle| wal_handle.durable() >= at) {
-            self.is_news |= waits_here;
-            return 0;
+            return true;
         }
         match kernel.durability.refuses_writes() {
             // There may be no more news for this one.
             true => self.is_news = true,
             false => self.wanted = self.wanted.max(at),
         }
-        if waits { at } else { 0 }
+        false
     }
 
     /// The position of the feed that output waits for.
     #[cold]
-    fn note_bucket(&mut self, kernel: &Kernel, session: &mut AnySession, waits: bool) -> u64 {
+    fn note_bucket(&mut self, kernel: &Kernel, session: &mut AnySession, asked: bool) -> u64 {
         let tells_of_server = std::mem::take(&mut session.waits().logged.tells_of_server);
         let is_at_level = !tells_of_server && session.sync_policy(kernel) == SyncPolicy::Bucket;
         // What replicas of an owner get is committed already.
-        let asks = (waits || is_at_level) && (!session.is_replica() || kernel.role.is_replica());
+        let asks = (asked || is_at_level) && (!session.is_replica() || kernel.role.is_replica());
         let position = kernel.feed.position();
         if !asks || kernel.bucket.committed() >= position {
             return 0;
@@ -160,16 +169,16 @@ impl Awaiting {
 
     /// Sends the replies that waited for the log, as far as it has reached the device, or the bucket.
     pub fn release(&mut self, kernel: &Kernel, conns: &mut Conns<'_, AnySession>) {
-        let mut reached = reached(kernel);
-        match self.proof(kernel) {
-            Proof::Until(proven) => reached.0[2] = proven,
+        let Ticket([device, bucket, _]) = reached(kernel);
+        let reached = match self.proof(kernel) {
+            Proof::Until(proven) => ticket(device, bucket, proven),
             Proof::Missing => return,
             Proof::Impossible => {
                 // This process shows nothing any more, whoever waits for what.
                 self.conns.clear();
                 return conns.for_each(|conn| conn.close_without_held());
             }
-        }
+        };
         let has_write_error = kernel.durability.refuses_writes();
         let lost = kernel.durability.lost();
         self.conns.retain(|key| {
@@ -213,7 +222,7 @@ enum Proof {
 /// Gives a connection what it waited for. Whether it waits for more.
 fn still_waits(
     conn: &mut ConnMut<'_, AnySession>,
-    mut reached: Ticket,
+    Ticket([mut device, bucket, proven]): Ticket,
     lost: Option<&Range<u64>>,
     has_write_error: bool,
 ) -> bool {
@@ -222,17 +231,17 @@ fn still_waits(
         && conn.is_held_for(|Ticket([at, ..])| lost.start < at && at <= lost.end)
     {
         // Those before them are sent.
-        reached.0[0] = reached.0[0].min(lost.start);
+        device = device.min(lost.start);
         is_lost = true;
     }
-    let is_released = conn.release(reached);
+    let is_released = conn.release(ticket(device, bucket, proven));
     if !is_released && is_lost {
         // Nothing is acknowledged that may be lost.
         conn.close_without_held();
         return false;
     }
     match conn.session().waits().awaited_position() {
-        Some(at) if at <= reached.0[0] => {
+        Some(at) if at <= device => {
             answer(conn, |_, reply| {
                 waiting::reply_synced(1, reply);
                 true

@@ -1,0 +1,221 @@
+//! Clients whose waiting ends without what they wait for: their time is up, others unblock them, they have gone, or the
+//! role has changed.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::fence;
+
+use tierce_keyspace::{Cancelled, Reason};
+use tierce_output::Output;
+use tierce_wire::resp::Proto;
+
+use super::blocked_of;
+use super::nonblocking::{client_leaves, end_all};
+use crate::answer::{Answer, Answered, Destination};
+use crate::caller::Caller;
+use crate::clients::{Client, ClientFlags};
+use crate::command::CommandId;
+use crate::error::CommandError;
+use crate::kernel::Kernel;
+use crate::reply::Reply;
+use crate::waiting::{self, Awaited};
+
+/// Why a client is answered without being served.
+pub(super) const TIME_IS_UP: Reason = Reason(1);
+const UNBLOCKED: Reason = Reason(2);
+pub(super) const GONE: Reason = Reason(3);
+const ROLE_CHANGED: Reason = Reason(4);
+const REDIRECTED: Reason = Reason(5);
+
+/// To a client that has waited for what a replica cannot give it.
+pub(crate) const ENDED_BY_ROLE: CommandError = CommandError::new(
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+);
+
+/// Cancels the wait of a client that has gone.
+pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
+    if let Awaited::Keys { waiter, .. } = awaited {
+        waiter.state.cancel(GONE);
+        kernel.keyspace.worker_locks(worker).forget_waiter(waiter);
+    }
+    if let Awaited::Confirmations { to, .. } = awaited {
+        let _ = kernel.stop_confirming(*to);
+    }
+}
+
+/// The error for a client that is not served for this reason; none if it is told that there is nothing.
+fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
+    const ERROR: CommandError = CommandError::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    match reason {
+        UNBLOCKED => Some(ERROR),
+        ROLE_CHANGED => Some(ENDED_BY_ROLE),
+        REDIRECTED => Some(kernel.redirection().unwrap_or(ENDED_BY_ROLE)),
+        _ => None,
+    }
+}
+
+/// Answers the last command of a client, or one whose result comes later, that is not served for this reason. Returns
+/// how many bytes the reply has.
+pub(in crate::pipeline) fn answer_in_vain(
+    kernel: &Kernel,
+    to: &Destination,
+    command: Option<CommandId>,
+    proto: Proto,
+    reason: Reason,
+) -> usize {
+    if let Some(deferred) = to.deferred()
+        && reason == GONE
+    {
+        kernel.end_result(deferred);
+        return 0;
+    }
+    let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
+    let mut output = Output::new();
+    let mut reply = Reply::new(&mut output, proto);
+    match error_in_vain(kernel, reason) {
+        Some(error) => reply_late(kernel, command_of(kernel, to, command), Err(error), &mut reply),
+        None => reply.null_array(),
+    }
+    let bytes = output.written();
+    let reply = Answered::With(output.take());
+    let (to, logged_at, invalidation) = (to.clone(), None, None);
+    kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
+    bytes
+}
+
+/// Writes the reply to a command that has waited for it: OK, or an error, which is counted.
+pub fn reply_late(
+    kernel: &Kernel,
+    command: Option<CommandId>,
+    outcome: Result<(), CommandError>,
+    reply: &mut Reply<'_>,
+) {
+    match outcome {
+        Ok(()) => reply.ok(),
+        Err(error) => {
+            kernel.count_error(&error, command);
+            reply.error(&error);
+        }
+    }
+}
+
+/// The command that is answered: the last one of its client, unless it is one whose result comes later.
+fn command_of(kernel: &Kernel, to: &Destination, last: Option<CommandId>) -> Option<CommandId> {
+    let Some(deferred) = to.deferred() else { return last };
+    kernel.commands.find_original(deferred.command.as_bytes()).map(|command| command.id)
+}
+
+/// The patience of a client that waits for a reply has ended. Whether it is answered and goes on; otherwise
+/// another thread is just answering it.
+pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> bool {
+    if let Some(Awaited::Keys { waiter, .. }) = caller.waits.awaited()
+        && waiter.state.cancel(TIME_IS_UP) != Cancelled::Now
+    {
+        return false;
+    }
+    let mut confirmed = None;
+    if let Some(Awaited::Confirmations { to, .. }) = caller.waits.awaited() {
+        confirmed = kernel.stop_confirming(*to);
+        if confirmed.is_none() {
+            return false;
+        }
+    }
+    let Some(pending) = caller.end_wait() else { return true };
+    if let Awaited::Keys { waiter, .. } = &pending.awaited {
+        kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
+    }
+    if pending.is_heard {
+        let mut reply = Reply::new(output, caller.proto);
+        match pending.awaited {
+            Awaited::Confirmations { .. } => {
+                confirmed.into_iter().for_each(|confirmed| confirmed.reply(&mut reply));
+            }
+            Awaited::Device { .. } => waiting::reply_synced(0, &mut reply),
+            Awaited::Keys { waiter, .. } => {
+                let begin = reply.parts().0.written();
+                reply.null_array();
+                let bytes = reply.parts().0.written() - begin;
+                blocked_of(&waiter).note_reply(kernel, &caller.client, bytes);
+            }
+            _ => reply.null_array(),
+        }
+    }
+    true
+}
+
+/// The connection of a client ends.
+pub fn connection_ends(kernel: &Kernel, caller: &mut Caller) {
+    if let Some(pending) = caller.end_wait() {
+        nobody_waits(kernel, caller.client.conn.worker, &pending.awaited);
+    }
+    client_leaves(kernel, &caller.client);
+}
+
+/// CLIENT UNBLOCK: whether the client was waiting. Its worker takes it out of the queues, which needs the
+/// shards of its keys: the caller may hold some.
+pub(crate) fn unblock(kernel: &Kernel, client: &Client, with_error: bool) -> bool {
+    let reason = if with_error { UNBLOCKED } else { TIME_IS_UP };
+    end_confirming(kernel, client, reason, || ()) || end_waiting(kernel, client, reason, || ())
+}
+
+/// Ends the waiting of a client for replicas, after `prepare`. Whether it was waiting.
+fn end_confirming(
+    kernel: &Kernel,
+    client: &Client,
+    reason: Reason,
+    prepare: impl FnOnce(),
+) -> bool {
+    let Some((to, proto, confirmed)) = kernel.unblock_confirming(client.conn) else { return false };
+    prepare();
+    let mut output = Output::new();
+    let mut reply = Reply::new(&mut output, proto);
+    match error_in_vain(kernel, reason) {
+        // The replies that wait for the level become errors, which are counted there.
+        Some(error) if confirmed.is_of_level() => reply.error(&error),
+        Some(error) => reply_late(kernel, client.last_command(), Err(error), &mut reply),
+        None => confirmed.reply(&mut reply),
+    }
+    let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
+    kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
+    true
+}
+
+/// The server is a replica now: clients that wait for keys or replicas get an error, and their connections end, as in
+/// Redis, except for those that are told where to wait for keys. The caller may hold shards.
+pub(crate) fn unblock_all(kernel: &Kernel) {
+    // The other one is in `Kernel::end_wait_of_replica`.
+    fence(SeqCst);
+    kernel.clients.all().iter().for_each(|client| unblock_by_role(kernel, client));
+    kernel.primary.confirmations.dismiss_threads();
+}
+
+/// The same for one client.
+pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
+    let redirects = client.has(ClientFlags::REDIRECTS);
+    // Only who takes a client out of its list answers it. So this answer closes the connection or leaves it open, and
+    // no other answer is on its way when the client is told that it is being closed.
+    let close = || client.set(ClientFlags::CLOSING, true);
+    end_confirming(kernel, client, ROLE_CHANGED, close);
+    // Nothing has been done for it, unlike for one that waits for replicas, which must not do its write again
+    // elsewhere.
+    match redirects {
+        true => end_waiting(kernel, client, REDIRECTED, || ()),
+        false => end_waiting(kernel, client, ROLE_CHANGED, close),
+    };
+    end_all(kernel, client, ROLE_CHANGED);
+}
+
+/// Ends the waiting of a client for keys, if nobody else does, after `prepare`. Whether it was waiting.
+fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason, prepare: impl FnOnce()) -> bool {
+    let Some(waiter) = client.waiter.lock().clone() else { return false };
+    match waiter.state.cancel(reason) {
+        Cancelled::TooLate => false,
+        Cancelled::ByAnother => true,
+        Cancelled::Now => {
+            prepare();
+            let (blocked, command) = (blocked_of(&waiter), client.last_command());
+            let bytes = answer_in_vain(kernel, &blocked.to, command, blocked.proto, reason);
+            blocked.note_reply(kernel, client, bytes);
+            true
+        }
+    }
+}
