@@ -13,7 +13,7 @@
 //! | lock | `locking` | locks the keys that it declares; `guard` gives access to them |
 //! | weigh | `weigh` | keeps from a worker what takes long there; `copies` computes from copies elsewhere |
 //! | run | `body`, `bodies`, `defined` | calls the function of the command with its arguments |
-//! | within | `transaction`, `program` | EXEC and scripts run others within one guard |
+//! | within | `within`, `transaction`, `program` | EXEC and scripts run others within one guard |
 //! | wait | [`blocking`], `mode` | a command that waits for keys or replicas, and clients that get their reply later |
 //! | serve | `serve` | serves those that wait for what it has changed |
 //! | acknowledge | `acknowledge` | what has to be confirmed before the reply leaves |
@@ -50,6 +50,7 @@ mod serve;
 mod tests;
 mod transaction;
 mod weigh;
+mod within;
 
 pub use self::admit::{Refused, admit, named_user, refuse, resolve, time_of_effect};
 use self::admit::{refuse_counting, reply_error};

@@ -13,9 +13,8 @@ use tierce_wire::number;
 use tierce_wire::resp::Args;
 
 use super::program::queued_access;
-use super::{
-    Context, Done, Mode, Refused, Request, WEIGHT_MAX, refuse, reply_error, resolve, weigh,
-};
+use super::within::Within;
+use super::{Context, Done, Mode, Refused, WEIGHT_MAX, refuse, resolve, weigh};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::command::{Access, Command, Flags, Scope, Weight};
@@ -211,39 +210,32 @@ impl<'k> Context<'_, 'k> {
             self.caller.hold_messages();
         }
         self.caller.hold_for_replicas();
-        let mut meter = Meter::start(self.kernel, self.counters);
+        let (turn, kernel, counters) = (self.turn(), self.kernel, self.counters);
+        let (meter, errors) = (Meter::start(kernel, counters), &kernel.errors);
+        let mut within = Within { turn, mode: Mode::Never, meter, counters, errors };
         let mut last = self.call.args();
-        self.caller.renew_rights(&self.kernel.acl.users);
+        self.caller.renew_rights(&kernel.acl.users);
         let mut is_administered = false;
         for (args, known) in transaction.requests().iter().zip(transaction.known()) {
-            let command = match command_of(self.kernel, *known, args) {
-                Ok(command) => command,
-                Err(refused) => {
-                    refuse(self.kernel, self.counters, &mut self.reply, &refused);
-                    len += 1;
-                    continue;
-                }
-            };
-            let timing = meter.begin(command, &self.caller.client, || {
-                slowlog::shorten(&self.kernel.commands, last)
-            });
-            if mem::replace(&mut is_administered, command.spec.flags.contains(Flags::ADMIN)) {
+            if mem::take(&mut is_administered) {
                 self.look_behind_administration();
             }
-            len += self.run_request(command, args, known.hash);
-            if !command.is_data_only {
-                meter.look_again();
-                self.guard.locks.look_for_event_classes();
+            match command_of(kernel, *known, args) {
+                Ok(command) => {
+                    len += self.run_request(&mut within, (command, args, known.hash), last);
+                    if kernel.clients.has_monitors() {
+                        monitors::show(kernel, command, self.caller, args);
+                    }
+                    is_administered = command.spec.flags.contains(Flags::ADMIN);
+                    last = args;
+                }
+                Err(refused) => {
+                    refuse(kernel, counters, &mut self.reply, &refused);
+                    len += 1;
+                }
             }
-            meter.end(timing, command, &self.caller.client, || {
-                slowlog::shorten(&self.kernel.commands, args)
-            });
-            if self.kernel.clients.has_monitors() {
-                monitors::show(self.kernel, command, self.caller, args);
-            }
-            last = args;
         }
-        meter.finish(&self.caller.client, || slowlog::shorten(&self.kernel.commands, last));
+        within.meter.finish(&self.caller.client, || slowlog::shorten(&kernel.commands, last));
         // Not the last one that was queued.
         self.caller.client.note_command(self.command.id);
         if has_header && len != transaction.len() {
@@ -267,10 +259,11 @@ impl<'k> Context<'_, 'k> {
     /// The number of elements replied: one for each channel, and none when CLIENT REPLY has switched replies off.
     fn run_request(
         &mut self,
-        command: &'k Command,
-        args: Args<'_>,
-        hash: Option<KeyHash>,
+        within: &mut Within<'_, 'k>,
+        call: (&'k Command, Args<'_>, Option<KeyHash>),
+        last: Args<'_>,
     ) -> usize {
+        let (command, args, _) = call;
         // CLIENT REPLY may be among the requests, and CLIENT KILL of the caller. What tells of subscriptions is no
         // reply to CLIENT REPLY.
         let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING);
@@ -278,22 +271,15 @@ impl<'k> Context<'_, 'k> {
         let muted_from = may_be_muted.then(|| self.reply.mark());
         let written = self.reply.parts().0.written();
         let confirmations = self.caller.confirmations;
-        let hashed = hash.map(|hash| (args.at(command.first_key), hash));
-        let (kernel, counters, proto) = (self.kernel, self.counters, self.caller.proto);
         let denied = self.caller.rights().check(command, args).err();
-        let turn = self.turn().inside(command);
-        let request = Request::new(self.caller, command, args, Mode::Never);
-        let request = Request { hashed: hashed.as_slice(), ..request };
-        let mut ctx = Context::new(turn, request, self.guard.locks, self.reply.in_proto(proto));
-        let done = match denied {
-            None => ctx.enter(),
-            Some(denial) => Err(ctx.deny_in_exec(denial)),
-        };
-        if let Err(error) = done {
-            debug_assert!(error.interrupt().is_none(), "{} is interrupted", command.full_name);
-            counters.failed(command.id);
-            reply_error(&kernel.errors, counters, &mut ctx.reply, &error);
-        }
+        let reply = self.reply.in_proto(self.caller.proto);
+        let done = within.run(call, last, self.caller, self.guard.locks, reply, |ctx| {
+            Ok(match denied {
+                None => ctx.enter(),
+                Some(denial) => Err(ctx.deny_in_exec(denial)),
+            })
+        });
+        debug_assert!(done.is_ok(), "{} is interrupted", command.full_name);
         if let Some(begin) = muted_from
             && self.caller.hears_nothing()
         {

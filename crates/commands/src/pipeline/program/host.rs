@@ -8,11 +8,11 @@ use tierce_lua::{Host, LogLevel, NoSuchCommand, Replication, Stop};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
-use super::super::{
-    Context, Mode, Refused, Request, Turn, WEIGHT_MAX, refuse_counting, reply_error, resolve,
-};
+use super::super::within::{StartOver, Within};
+use super::super::{Context, Done, Mode, Refused, Turn, WEIGHT_MAX, refuse_counting, resolve};
+use super::Effects;
 use super::account::Account;
-use super::outbox::{self, Outbox};
+use super::outbox;
 use super::workspace::{Buffers, WORDS_KEPT_BYTES};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
@@ -26,7 +26,6 @@ use crate::pubsub::Kind;
 use crate::reply::Reply;
 use crate::scripting::Run;
 use crate::slowlog;
-use crate::stats::{Counters, ErrorCounts};
 
 /// The longest word that is looked at before all words of a large call are copied: the name of a command is shorter.
 const SHORT_WORD_LEN_MAX: usize = 64;
@@ -93,48 +92,57 @@ impl<'r> RunsOn<'r> {
 
 /// What one run of a program reaches.
 pub(super) struct ProgramHost<'h, 'k> {
-    pub(super) kernel: &'k Kernel,
-    pub(super) caller: &'h mut Caller,
-    pub(super) locks: &'h mut ShardLocks<'k>,
-    pub(super) counters: &'k Counters,
-    pub(super) now_ms: i64,
-    pub(super) buffers: &'h mut Buffers,
-    pub(super) runs_on: RunsOn<'h>,
-    pub(super) terms: Terms,
-    pub(super) outbox: &'h mut Outbox,
+    kernel: &'k Kernel,
+    caller: &'h mut Caller,
+    locks: &'h mut ShardLocks<'k>,
+    buffers: &'h mut Buffers,
+    runs_on: RunsOn<'h>,
+    terms: Terms,
+    effects: Effects,
     /// Gets what its calls add to those of the server, if the run counts.
-    pub(super) account: &'h Account,
-    pub(super) progress: Progress<'h>,
-}
-
-/// How far a run has come.
-pub(super) struct Progress<'h> {
-    meter: Meter<'h>,
+    account: &'h Account,
+    within: Within<'h, 'k>,
     /// Calls until the next look at the clock.
     calls_left: u32,
-    has_written: bool,
-    /// The errors in its reply. They count once it is known that the reply does.
-    errors: ErrorCounts,
 }
 
-impl<'h> Progress<'h> {
-    pub(super) fn start(kernel: &'h Kernel, account: &'h Account) -> Self {
-        let meter = Meter::start_aside(kernel, &account.counters, &account.noted);
-        let errors = ErrorCounts::default();
-        Self { meter, calls_left: CALLS_PER_LOOK, has_written: false, errors }
+impl<'h, 'k> ProgramHost<'h, 'k> {
+    pub(super) fn new(
+        turn: Turn<'k>,
+        caller: &'h mut Caller,
+        locks: &'h mut ShardLocks<'k>,
+        buffers: &'h mut Buffers,
+        (runs_on, terms): (RunsOn<'h>, Terms),
+        effects: Effects,
+        account: &'h Account,
+    ) -> Self {
+        let (kernel, counters) = (turn.kernel, &*account.counters);
+        let mode = if runs_on.is_worker() { Mode::OfProgram } else { Mode::Never };
+        let meter = Meter::start_aside(kernel, counters, &account.noted);
+        let within = Within { turn, mode, meter, counters, errors: &account.errors };
+        let calls_left = CALLS_PER_LOOK;
+        Self {
+            kernel,
+            caller,
+            locks,
+            buffers,
+            runs_on,
+            terms,
+            effects,
+            account,
+            within,
+            calls_left,
+        }
     }
-}
 
-impl<'k> ProgramHost<'_, 'k> {
-    /// Accounts for the calls. Whether one of them may have written, so that there is an undo log, and the errors in the
-    /// reply.
-    pub(super) fn finish(&mut self) -> (bool, ErrorCounts) {
+    /// Accounts for the calls, and returns what they have done.
+    pub(super) fn finish(mut self) -> Effects {
         let words = &self.buffers.last_words;
-        self.progress.meter.finish(&self.caller.client, || {
+        self.within.meter.finish(&self.caller.client, || {
             slowlog::shorten(&self.kernel.commands, words.as_args())
         });
         self.buffers.shrink();
-        (self.progress.has_written, std::mem::take(&mut self.progress.errors))
+        self.effects
     }
 
     /// The command of a call that may be made. What it refuses is what Redis refuses, in its order.
@@ -163,7 +171,7 @@ impl<'k> ProgramHost<'_, 'k> {
         }
         // A program that has written goes on.
         let is_gated = is_client
-            && !self.progress.has_written
+            && !self.effects.has_written
             && flags.intersects(Flags::WRITE.with(Flags::DENYOOM));
         match is_gated.then(|| self.closed_to(flags)).flatten() {
             Some(error) => refused(error),
@@ -199,91 +207,25 @@ impl<'k> ProgramHost<'_, 'k> {
             }
         };
         self.account.counters.note(command.id);
-        let (meter, client) = (&mut self.progress.meter, &self.caller.client);
-        let last = &self.buffers.last_words;
-        let timing = meter
-            .begin(command, client, || slowlog::shorten(&self.kernel.commands, last.as_args()));
-        if let Err(stop) = self.run(command, args, proto) {
-            self.progress.meter.take_back(timing);
-            return Err(stop);
+        let Self { kernel, caller, locks, buffers, effects, within, .. } = self;
+        let is_on_worker = self.runs_on.is_worker();
+        let reply = Reply::new(&mut buffers.reply, proto);
+        let (call, last) = ((command, args, None), buffers.last_words.as_args());
+        within.run(call, last, caller, locks, reply, |ctx| enter(ctx, effects, is_on_worker))?;
+        if kernel.clients.has_monitors() && !command.spec.flags.contains(Flags::ADMIN) {
+            effects.outbox.show_inner(caller, args);
         }
-        if !command.is_data_only {
-            self.progress.meter.look_again();
-            self.locks.look_for_event_classes();
-        }
-        self.progress.meter.end(timing, command, &self.caller.client, || {
-            slowlog::shorten(&self.kernel.commands, args)
-        });
-        if self.kernel.clients.has_monitors() && !command.spec.flags.contains(Flags::ADMIN) {
-            self.outbox.show_inner(self.caller, args);
-        }
-        if self.buffers.reply.exceeds_limit() {
+        if buffers.reply.exceeds_limit() {
             return Err(Stop::MemoryLimit);
         }
         self.check_memory()
-    }
-
-    fn run(&mut self, command: &'k Command, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
-        match command.spec.name {
-            "publish" => return self.publish(Kind::Channel, args, proto),
-            "spublish" => return self.publish(Kind::ShardChannel, args, proto),
-            _ => {}
-        }
-        let hashed = command.has_one_key.then(|| {
-            let key = args.at(command.first_key);
-            (key, self.kernel.keyspace.hash(key))
-        });
-        let is_covered = hashed.is_none_or(|(_, hash)| self.locks.covers(hash));
-        let (kernel, counters) = (self.kernel, self.counters);
-        let turn = Turn::new(kernel, counters, self.now_ms).inside(command);
-        let mode = Mode::of_calls(self.runs_on.is_worker());
-        let request = Request::new(self.caller, command, args, mode);
-        let request = Request { hashed: hashed.as_slice(), ..request };
-        let reply = Reply::new(&mut self.buffers.reply, proto);
-        let mut ctx = Context::new(turn, request, self.locks, reply);
-        if !is_covered || (hashed.is_none() && !ctx.covers()) {
-            return Err(Stop::Undeclared);
-        }
-        if self.runs_on.is_worker() && kernel.keyspace.has_spilled() && needs_disk(&mut ctx) {
-            return Err(Stop::Long);
-        }
-        if !self.progress.has_written && may_change(command) {
-            ctx.guard.begin_undo(usize::MAX);
-            self.progress.has_written = true;
-        }
-        if let Err(error) = ctx.enter_uncounted() {
-            if error.interrupt().is_some() {
-                return Err(Stop::Long);
-            }
-            let Account { counters, errors, .. } = self.account;
-            counters.failed(command.id);
-            reply_error(errors, counters, &mut ctx.reply, &error);
-        }
-        Ok(())
-    }
-
-    /// The message is sent when the program has ended; it replies who would get it now.
-    fn publish(&mut self, kind: Kind, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
-        let (channel, message) = (args.at(1), args.at(2));
-        let pubsub = &self.kernel.pubsub;
-        if self.runs_on.is_worker() {
-            self.outbox.weight +=
-                pubsub.weight_of_patterns(channel, WEIGHT_MAX).min(WEIGHT_MAX + 1);
-            if self.outbox.weight > WEIGHT_MAX {
-                return Err(Stop::Long);
-            }
-        }
-        self.outbox.publish(kind, channel, message, self.locks.events_len());
-        let count = pubsub.receivers(kind, channel);
-        Reply::new(&mut self.buffers.reply, proto).count(count);
-        Ok(())
     }
 
     /// # Errors
     /// When the program has written or collected more than it may.
     pub(super) fn check_memory(&self) -> Result<(), Stop> {
         match self.memory_left() {
-            Some(_) if !self.outbox.is_full() => Ok(()),
+            Some(_) if !self.effects.outbox.is_full() => Ok(()),
             _ => Err(Stop::MemoryLimit),
         }
     }
@@ -295,7 +237,9 @@ impl<'k> ProgramHost<'_, 'k> {
         match memory_limit {
             _ if undo > writes_limit => None,
             0 => Some(usize::MAX),
-            limit => limit.checked_sub(undo + self.outbox.bytes() + self.buffers.words_bytes()),
+            limit => {
+                limit.checked_sub(undo + self.effects.outbox.bytes() + self.buffers.words_bytes())
+            }
         }
     }
 
@@ -353,6 +297,54 @@ impl<'k> ProgramHost<'_, 'k> {
     }
 }
 
+/// Runs a call in its context, with an undo log if it is the first one that may change keys.
+fn enter(
+    ctx: &mut Context<'_, '_>,
+    effects: &mut Effects,
+    is_on_worker: bool,
+) -> Result<Done, StartOver> {
+    match ctx.command.spec.name {
+        "publish" => return publish(ctx, effects, Kind::Channel, is_on_worker),
+        "spublish" => return publish(ctx, effects, Kind::ShardChannel, is_on_worker),
+        _ => {}
+    }
+    let is_covered = match ctx.hashed {
+        [(_, hash)] => ctx.guard.locks.covers(*hash),
+        _ => ctx.covers(),
+    };
+    if !is_covered {
+        return Err(StartOver::WithMoreLocked);
+    }
+    if is_on_worker && ctx.kernel.keyspace.has_spilled() && needs_disk(ctx) {
+        return Err(StartOver::Elsewhere);
+    }
+    if !effects.has_written && may_change(ctx.command) {
+        ctx.guard.begin_undo(usize::MAX);
+        effects.has_written = true;
+    }
+    Ok(ctx.enter_uncounted())
+}
+
+/// The message is sent when the program has ended; it replies who would get it now.
+fn publish(
+    ctx: &mut Context<'_, '_>,
+    effects: &mut Effects,
+    kind: Kind,
+    is_on_worker: bool,
+) -> Result<Done, StartOver> {
+    let (args, pubsub, outbox) = (ctx.call.args(), &ctx.kernel.pubsub, &mut effects.outbox);
+    let (channel, message) = (args.at(1), args.at(2));
+    if is_on_worker {
+        outbox.weight += pubsub.weight_of_patterns(channel, WEIGHT_MAX).min(WEIGHT_MAX + 1);
+        if outbox.weight > WEIGHT_MAX {
+            return Err(StartOver::Elsewhere);
+        }
+    }
+    outbox.publish(kind, channel, message, ctx.guard.locks.events_len());
+    ctx.reply.count(pubsub.receivers(kind, channel));
+    Ok(Ok(()))
+}
+
 /// Whether a command may change keys.
 fn may_change(command: &Command) -> bool {
     command.spec.flags.intersects(Flags::WRITE.with(Flags::MAY_WRITE))
@@ -378,9 +370,9 @@ fn write_error(output: &mut Output, error: &CommandError, proto: Proto) {
 
 impl Host for ProgramHost<'_, '_> {
     fn call(&mut self, words: &[&[u8]], proto: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
-        self.progress.calls_left -= 1;
-        if self.progress.calls_left == 0 {
-            self.progress.calls_left = CALLS_PER_LOOK;
+        self.calls_left -= 1;
+        if self.calls_left == 0 {
+            self.calls_left = CALLS_PER_LOOK;
             self.look()?;
         }
         let len = words.iter().map(|word| word.len()).sum();
@@ -409,7 +401,7 @@ impl Host for ProgramHost<'_, '_> {
                 Err(Stop::TimeLimit)
             }
             RunsOn::Apart { run, .. } => {
-                self.kernel.turn_away_from_programs(run, self.counters);
+                self.kernel.turn_away_from_programs(run, self.within.turn.counters);
                 Ok(())
             }
             RunsOn::Worker { .. } => Ok(()),
@@ -418,7 +410,7 @@ impl Host for ProgramHost<'_, '_> {
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
         if outbox::logs(self.kernel, level) {
-            self.outbox.log(level, message);
+            self.effects.outbox.log(level, message);
         }
     }
 
@@ -439,7 +431,7 @@ impl Host for ProgramHost<'_, '_> {
 
     fn count_error(&mut self, error: &[u8]) {
         let error = CommandError::text(String::from_utf8_lossy(error).into_owned());
-        self.progress.errors.count(error.kind());
+        self.effects.errors.count(error.kind());
     }
 
     /// All effects go to the log, or a restart would bring back other data than there were.

@@ -35,9 +35,9 @@ use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop}
 use tierce_wire::resp::Encoder;
 
 use self::account::Account;
-use self::host::{ProgramHost, Progress, RunsOn, Terms};
+use self::host::{ProgramHost, RunsOn, Terms};
 use self::outbox::{Outbox, Pace};
-use super::{Context, Done, Mode};
+use super::{Context, Done};
 use crate::command::{Access, Flags};
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
@@ -135,25 +135,15 @@ impl<'p> Program<'p> {
     }
 }
 
-/// What a program has locked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// The shards of the keys that it has declared.
-    Declared,
-    /// All.
-    All,
-}
-
 /// What a run has done.
+#[derive(Default)]
 struct Effects {
     /// What happens when it has ended.
     outbox: Outbox,
     /// There is an undo log.
     has_written: bool,
-    /// The errors in its reply, which may be nothing but one.
+    /// The errors in its reply, which may be nothing but one. They count once it is known that the reply does.
     errors: ErrorCounts,
-    /// Of its calls.
-    account: Account,
 }
 
 /// How a run has ended that was not interrupted.
@@ -178,23 +168,39 @@ impl<'k> Context<'_, 'k> {
         let terms = self.terms_of(program);
         self.check_terms(program, &terms)?;
         let call = tierce_lua::Call { keys, args, proto: self.reply.proto() };
-        let mut reach = match program.history.begins_wide() {
-            true => Reach::All,
-            false => Reach::Declared,
-        };
+        let keyspace = &self.kernel.keyspace;
+        let mut hashes: Vec<KeyHash> = keys.iter().map(|key| keyspace.hash(key)).collect();
+        if hashes.is_empty() {
+            // One shard is locked in any case: what runs inside of a guard does not wait.
+            hashes.push(keyspace.hash(b""));
+        }
+        let (is_inside, mut is_wide) = (self.is_within(), program.history.begins_wide());
         loop {
-            match self.lock_and_run(program, &call, reach, terms)? {
-                Ended::Through(rest) => {
-                    if let Some(outbox) = rest {
-                        self.guard.end_turn();
-                        let pace = if self.mode.may_leave() { Pace::AtOnce } else { Pace::InTurn };
-                        outbox.deliver(self.kernel, self.caller, self.guard.locks, pace);
+            let run = |ctx: &mut Context<'_, 'k>| {
+                let held = || match is_inside || is_wide {
+                    true => Held::All,
+                    false => {
+                        Held::Some(hashes.iter().map(|hash| keyspace.shard_of(*hash)).collect())
                     }
+                };
+                let ended = ctx.run_within(program, &call, terms, held)?;
+                Ok::<_, CommandError>(ctx.deliver(ended, is_inside))
+            };
+            let ended = match is_wide {
+                true => self.within(&[], ShardLocks::try_lock_all, run)?,
+                false => self.within(&[], |locks| locks.try_lock_many(&hashes), run)?,
+            };
+            match ended? {
+                Ended::Through(None) => return Ok(()),
+                Ended::Through(Some(outbox)) => {
+                    self.guard.end_turn();
+                    let pace = if self.mode.may_leave() { Pace::AtOnce } else { Pace::InTurn };
+                    outbox.deliver(self.kernel, self.caller, self.guard.locks, pace);
                     return Ok(());
                 }
                 Ended::NeedsMore => {
                     program.history.was_wide();
-                    reach = Reach::All;
+                    is_wide = true;
                 }
             }
         }
@@ -249,37 +255,6 @@ impl<'k> Context<'_, 'k> {
         self.command.spec.flags.contains(Flags::READONLY)
     }
 
-    fn lock_and_run(
-        &mut self,
-        program: &Program<'_>,
-        call: &tierce_lua::Call<'_>,
-        reach: Reach,
-        terms: Terms,
-    ) -> Result<Ended, CommandError> {
-        let is_inside = self.is_within();
-        if reach == Reach::All {
-            let run = |ctx: &mut Context<'_, 'k>| {
-                let ended = ctx.run_within(program, call, terms, || Held::All)?;
-                Ok(ctx.deliver(ended, is_inside))
-            };
-            return self.within(&[], ShardLocks::try_lock_all, run)?;
-        }
-        let keyspace = &self.kernel.keyspace;
-        let mut hashes: Vec<KeyHash> = call.keys.iter().map(|key| keyspace.hash(key)).collect();
-        if hashes.is_empty() {
-            // One shard is locked in any case: what runs inside of a guard does not wait.
-            hashes.push(keyspace.hash(b""));
-        }
-        let run = |ctx: &mut Context<'_, 'k>| {
-            let ended = ctx.run_within(program, call, terms, || match is_inside {
-                true => Held::All,
-                false => Held::Some(hashes.iter().map(|hash| keyspace.shard_of(*hash)).collect()),
-            })?;
-            Ok(ctx.deliver(ended, is_inside))
-        };
-        self.within(&[], |locks| locks.try_lock_many(&hashes), run)?
-    }
-
     /// Sends the messages of a program that has ended while its keys are locked, so that they follow the order of the
     /// changes; those to clients of this server not if that takes long, unless a transaction keeps the keys anyway.
     fn deliver(&mut self, ended: Ended, is_inside: bool) -> Ended {
@@ -326,12 +301,25 @@ impl<'k> Context<'_, 'k> {
             // A pause does not wait for it: if one has begun when the program ends, its writes are undone.
             self.caller.passage = None;
         }
-        let (outcome, effects) = self.run_on_machine(program, call, terms, runs_on);
+        let account = Account::new(self.kernel);
+        let (outcome, effects) = self.run_on_machine(program, call, (runs_on, terms), &account);
         if let Some(ticket) = &ticket
             && program.history.is_long()
             && ticket.run().elapsed() < WORKER_TIME
         {
             program.history.was_short();
+        }
+        let has_ended = !matches!(outcome, Outcome::Stopped(_));
+        if self.mode.comes_late() {
+            self.caller.passage = Some(self.kernel.passages.enter());
+        }
+        let is_seen = effects.has_written || effects.outbox.has_messages();
+        if has_ended && is_seen && self.is_held_back(effects.has_written) {
+            self.keep(effects, false);
+            return Err(Interrupt::Gate.into());
+        }
+        if !matches!(outcome, Outcome::Stopped(Stop::Undeclared | Stop::Long)) {
+            account.book(self.kernel, self.counters);
         }
         self.end_program(program, outcome, ticket.as_ref(), effects, terms)
     }
@@ -341,34 +329,23 @@ impl<'k> Context<'_, 'k> {
         &mut self,
         program: &Program<'_>,
         call: &tierce_lua::Call<'_>,
-        terms: Terms,
-        runs_on: RunsOn<'_>,
+        (runs_on, terms): (RunsOn<'_>, Terms),
+        account: &Account,
     ) -> (Outcome, Effects) {
-        let (db, origin) = (self.caller.db, self.guard.locks.origin());
+        let (turn, db, origin) = (self.turn(), self.caller.db, self.guard.locks.origin());
         let client = self.caller.client.id;
         self.guard.locks.set_origin(Origin { source: Source::Script, client });
-        let (mut outbox, mut has_written) = (Outbox::default(), false);
-        let (account, mut errors) = (Account::new(self.kernel), ErrorCounts::default());
+        let mut effects = Effects::default();
         if self.kernel.clients.has_monitors() {
-            outbox.show_call(self.caller, self.call.args());
+            effects.outbox.show_call(self.caller, self.call.args());
         }
-        let Self { kernel, caller, guard, reply, counters, now_ms, .. } = self;
-        let outcome = Workspace::with(kernel, |workspace| {
+        let Self { kernel, caller, guard, reply, .. } = self;
+        let done = Workspace::with(kernel, |workspace| {
             let (machine, buffers) = workspace.parts();
             machine.set_memory_limit(terms.memory_limit);
-            let mut host = ProgramHost {
-                kernel,
-                caller,
-                locks: guard.locks,
-                counters,
-                now_ms: *now_ms,
-                buffers,
-                runs_on,
-                terms,
-                outbox: &mut outbox,
-                account: &account,
-                progress: Progress::start(kernel, &account),
-            };
+            let on = (runs_on, terms);
+            let mut host =
+                ProgramHost::new(turn, caller, guard.locks, buffers, on, effects, account);
             let out = reply.parts().0.buffer();
             let begin = out.len();
             let outcome = match program.code {
@@ -385,8 +362,7 @@ impl<'k> Context<'_, 'k> {
                 }
                 _ => outcome,
             };
-            (has_written, errors) = host.finish();
-            outcome
+            (outcome, host.finish())
         });
         self.guard.locks.set_origin(origin);
         if self.caller.db != db {
@@ -395,7 +371,7 @@ impl<'k> Context<'_, 'k> {
         }
         // Not the last one that it has called.
         self.caller.client.note_command(self.command.id);
-        (outcome, Effects { outbox, has_written, errors, account })
+        done
     }
 
     /// Keeps what it has done or takes it back, and replies.
@@ -407,18 +383,6 @@ impl<'k> Context<'_, 'k> {
         effects: Effects,
         terms: Terms,
     ) -> Result<Ended, CommandError> {
-        if self.mode.comes_late() {
-            self.caller.passage = Some(self.kernel.passages.enter());
-        }
-        let has_ended = !matches!(outcome, Outcome::Stopped(_));
-        let is_seen = effects.has_written || effects.outbox.has_messages();
-        if has_ended && is_seen && self.is_held_back(effects.has_written) {
-            self.keep(effects, false);
-            return Err(Interrupt::Gate.into());
-        }
-        if !matches!(outcome, Outcome::Stopped(Stop::Undeclared | Stop::Long)) {
-            effects.account.book(self.kernel, self.counters);
-        }
         let stop = match outcome {
             Outcome::Reply { is_error } => {
                 let errors = self.kernel.errors.add_all(&effects.errors);
@@ -515,12 +479,5 @@ fn why_stopped(stop: Stop, ending: Option<Ending>, has_written_much: bool) -> &'
         (Stop::TimeLimit, _) => "has run longer than script-time-limit allows",
         _ if has_written_much => "has written more than is kept to undo and log its writes",
         _ => "needs more memory than script-memory-limit allows",
-    }
-}
-
-impl Mode<'_> {
-    /// The one in which a program calls commands that runs in this one.
-    fn of_calls(is_on_worker: bool) -> Mode<'static> {
-        if is_on_worker { Mode::OfProgram } else { Mode::Never }
     }
 }
