@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tierce_keyspace::{
-    Busy, CodeEditor, Db, DbIndex, Entry, Error, Freeing, Key, KeyHash, Keyspace, Savepoint,
-    ShardLocks, Touch, Value, ValueType, Waiter, Watch,
+    Busy, CodeEditor, Db, DbIndex, Entry, Error, Freeing, Key, KeyHash, Keyspace, ShardLocks,
+    Touch, Value, ValueType, Waiter, Watch,
 };
 
 /// Databases, in the shards that a command has declared. It cannot lock, unlock or wait for any: that is
@@ -133,42 +133,6 @@ impl<'a, 'k> Guard<'a, 'k> {
     /// Whether the operations that follow count as uses of the keys they read or write.
     pub fn set_touch(&mut self, touch: Touch) {
         self.locks.set_touch(touch);
-    }
-}
-
-/// For a caller that has locked shards for several commands, and may take them back.
-impl Guard<'_, '_> {
-    /// Begins an undo log, of at most this many bytes; see [`ShardLocks::begin_undo`].
-    pub fn begin_undo(&mut self, limit_bytes: usize) {
-        self.locks.begin_undo(limit_bytes);
-    }
-
-    /// Where [`Guard::rollback_to`] can go back to.
-    pub fn savepoint(&mut self) -> Savepoint {
-        self.locks.savepoint()
-    }
-
-    /// Takes back what was done since then.
-    pub fn rollback_to(&mut self, to: Savepoint) {
-        self.locks.rollback_to(to);
-    }
-
-    /// Takes back all that was done since the undo log began, and ends it.
-    pub fn rollback(&mut self) {
-        self.locks.rollback();
-    }
-
-    /// Makes that final, and ends the undo log.
-    pub fn commit(&mut self) {
-        self.locks.commit();
-    }
-
-    /// Whether the undo log keeps to its limit: to be asked after each command.
-    ///
-    /// # Errors
-    /// When it does not. What was done can still be taken back.
-    pub fn check_undo(&self) -> Result<(), Error> {
-        self.locks.check_undo()
     }
 }
 

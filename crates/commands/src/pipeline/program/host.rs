@@ -319,7 +319,7 @@ fn enter(
         return Err(StartOver::Elsewhere);
     }
     if !effects.has_written && may_change(ctx.command) {
-        ctx.guard.begin_undo(usize::MAX);
+        ctx.guard.locks.begin_undo(usize::MAX);
         effects.has_written = true;
     }
     Ok(ctx.enter_uncounted())

@@ -436,8 +436,8 @@ impl<'k> Context<'_, 'k> {
         self.caller.program_has_written |= effects.has_written && is_kept;
         match (effects.has_written, is_kept) {
             (false, _) => {}
-            (true, true) => self.guard.commit(),
-            (true, false) => self.guard.rollback(),
+            (true, true) => self.guard.locks.commit(),
+            (true, false) => self.guard.locks.rollback(),
         }
         let outbox = effects.outbox;
         Ended::Through(Some(if is_kept { outbox } else { outbox.into_calls() }))

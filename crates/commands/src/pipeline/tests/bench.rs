@@ -20,7 +20,7 @@ use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::Interrupt;
 use crate::kernel::Kernel;
-use crate::pipeline::{self, Bodies, Context, Guard, Mode, Request, Turn};
+use crate::pipeline::{self, Bodies, Context, Mode, Request, Turn};
 use crate::reply::Reply;
 
 /// On a thread for long commands, without a client that would wait.
@@ -159,14 +159,14 @@ impl Bench {
         let kernel: &Kernel = kernel;
         let mut locks = kernel.keyspace.locks();
         let mut all = locks.lock_all();
-        Guard::new(all.locks()).begin_undo(usize::MAX);
+        all.locks().begin_undo(usize::MAX);
         let mut replies = enter_calls(kernel, caller, all.locks(), before);
-        let mark = Guard::new(all.locks()).savepoint();
+        let mark = all.locks().savepoint();
         enter_calls(kernel, caller, all.locks(), undone);
-        Guard::new(all.locks()).rollback_to(mark);
+        all.locks().rollback_to(mark);
         replies.extend(enter_calls(kernel, caller, all.locks(), after));
-        Guard::new(all.locks()).check_undo().expect("no limit");
-        Guard::new(all.locks()).commit();
+        all.locks().check_undo().expect("no limit");
+        all.locks().commit();
         replies
     }
 
