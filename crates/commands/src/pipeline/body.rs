@@ -95,30 +95,33 @@ pub(crate) mod shape {
     }
 
     #[inline(always)]
-    pub(crate) fn run_no_arguments<const WORDS: usize>(
+    pub(crate) fn run_no_arguments(
+        words: usize,
         ctx: &mut Context<'_, '_>,
         body: impl FnOnce(&mut Context<'_, '_>) -> Done,
     ) -> Done {
-        run_exactly::<WORDS, 0>(ctx, |ctx, []| body(ctx))
+        run_exactly(words, ctx, |ctx, []| body(ctx))
     }
 
     #[inline(always)]
-    pub(crate) fn run_exactly<const WORDS: usize, const N: usize>(
+    pub(crate) fn run_exactly<const N: usize>(
+        words: usize,
         ctx: &mut Context<'_, '_>,
         body: impl FnOnce(&mut Context<'_, '_>, [&[u8]; N]) -> Done,
     ) -> Done {
-        match ctx.call.arguments::<WORDS, N>() {
+        match ctx.call.arguments(words) {
             Some((first, rest)) if rest.is_empty() => body(ctx, first),
             _ => wrong_number(ctx),
         }
     }
 
     #[inline(always)]
-    pub(crate) fn run_at_least<const WORDS: usize, const N: usize, const MIN: usize>(
+    pub(crate) fn run_at_least<const N: usize, const MIN: usize>(
+        words: usize,
         ctx: &mut Context<'_, '_>,
         body: impl FnOnce(&mut Context<'_, '_>, [&[u8]; N], Rest<'_, MIN>) -> Done,
     ) -> Done {
-        let arguments = ctx.call.arguments::<WORDS, N>();
+        let arguments = ctx.call.arguments(words);
         match arguments.and_then(|(first, rest)| Some((first, rest.with_at_least()?))) {
             Some((first, rest)) => body(ctx, first, rest),
             None => wrong_number(ctx),
@@ -126,11 +129,12 @@ pub(crate) mod shape {
     }
 
     #[inline(always)]
-    pub(crate) fn run_many<const WORDS: usize, const MIN: usize>(
+    pub(crate) fn run_many<const MIN: usize>(
+        words: usize,
         ctx: &mut Context<'_, '_>,
         body: impl FnOnce(&mut Context<'_, '_>, Rest<'_, MIN>) -> Done,
     ) -> Done {
-        run_at_least::<WORDS, 0, MIN>(ctx, |ctx, [], rest| body(ctx, rest))
+        run_at_least(words, ctx, |ctx, [], rest| body(ctx, rest))
     }
 
     /// The table refuses such calls; what calls a body in another way gets the same answer.
@@ -140,66 +144,53 @@ pub(crate) mod shape {
     }
 }
 
+/// A body of one of these shapes, whose name has so many words.
+macro_rules! shaped {
+    ($kind:ident, $shape:ident, $run:ident, $words:literal, $body:expr) => {
+        $crate::pipeline::Body::$kind($words, $crate::pipeline::shape::$shape($body), |ctx| {
+            $crate::pipeline::shape::$run($words, ctx, $body)
+        })
+    };
+}
+
 /// A body without arguments.
 macro_rules! no_arguments {
     (sub $body:expr) => {
-        no_arguments!(2, $body)
-    };
-    ($words:literal, $body:expr) => {
-        $crate::pipeline::Body::exactly(
-            $words,
-            $crate::pipeline::shape::no_arguments($body),
-            |ctx| $crate::pipeline::shape::run_no_arguments::<$words>(ctx, $body),
-        )
+        $crate::pipeline::shaped!(exactly, no_arguments, run_no_arguments, 2, $body)
     };
     ($body:expr) => {
-        no_arguments!(1, $body)
+        $crate::pipeline::shaped!(exactly, no_arguments, run_no_arguments, 1, $body)
     };
 }
 
 /// A body with a number of arguments that is always the same.
 macro_rules! exactly {
     (sub $body:expr) => {
-        exactly!(2, $body)
-    };
-    ($words:literal, $body:expr) => {
-        $crate::pipeline::Body::exactly($words, $crate::pipeline::shape::exactly($body), |ctx| {
-            $crate::pipeline::shape::run_exactly::<$words, _>(ctx, $body)
-        })
+        $crate::pipeline::shaped!(exactly, exactly, run_exactly, 2, $body)
     };
     ($body:expr) => {
-        exactly!(1, $body)
+        $crate::pipeline::shaped!(exactly, exactly, run_exactly, 1, $body)
     };
 }
 
 /// A body with some arguments that are always there, and others behind them.
 macro_rules! at_least {
     (sub $body:expr) => {
-        at_least!(2, $body)
-    };
-    ($words:literal, $body:expr) => {
-        $crate::pipeline::Body::at_least($words, $crate::pipeline::shape::at_least($body), |ctx| {
-            $crate::pipeline::shape::run_at_least::<$words, _, _>(ctx, $body)
-        })
+        $crate::pipeline::shaped!(at_least, at_least, run_at_least, 2, $body)
     };
     ($body:expr) => {
-        at_least!(1, $body)
+        $crate::pipeline::shaped!(at_least, at_least, run_at_least, 1, $body)
     };
 }
 
 /// A body whose arguments are all alike, or all options.
 macro_rules! many {
     (sub $body:expr) => {
-        many!(2, $body)
-    };
-    ($words:literal, $body:expr) => {
-        $crate::pipeline::Body::at_least($words, $crate::pipeline::shape::many($body), |ctx| {
-            $crate::pipeline::shape::run_many::<$words, _>(ctx, $body)
-        })
+        $crate::pipeline::shaped!(at_least, many, run_many, 2, $body)
     };
     ($body:expr) => {
-        many!(1, $body)
+        $crate::pipeline::shaped!(at_least, many, run_many, 1, $body)
     };
 }
 
-pub(crate) use {at_least, exactly, many, no_arguments};
+pub(crate) use {at_least, exactly, many, no_arguments, shaped};

@@ -89,12 +89,13 @@ impl<'a> Call<'a> {
         self.0
     }
 
-    /// The first `N` arguments behind a name of `WORDS` words, and those behind them, if there are so many.
+    /// The first `N` arguments behind a name of so many words, and those behind them, if there are so many.
     #[inline]
-    pub(crate) fn arguments<const WORDS: usize, const N: usize>(
+    pub(crate) fn arguments<const N: usize>(
         self,
+        words: usize,
     ) -> Option<([&'a [u8]; N], Rest<'a>)> {
-        Rest::new(self.0.from(WORDS)).split_first()
+        Rest::new(self.0.from(words)).split_first()
     }
 }
 

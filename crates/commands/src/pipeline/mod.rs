@@ -56,7 +56,7 @@ pub use self::admit::{Refused, admit, named_user, refuse, resolve, time_of_effec
 use self::admit::{refuse_counting, reply_error};
 pub use self::bodies::Bodies;
 pub use self::body::{Body, Done, Handler};
-pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape};
+pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape, shaped};
 pub use self::context::{Call, Context};
 pub use self::copies::Then;
 pub use self::defined::Defined;
