@@ -184,7 +184,7 @@ impl Caller {
     #[must_use]
     pub fn away(&mut self) -> Self {
         let shows_tracking =
-            self.transaction.as_ref().is_some_and(|transaction| transaction.shows_tracking());
+            self.transaction.as_ref().is_some_and(|transaction| transaction.shows_tracking);
         Self {
             shown_tracking: if shows_tracking { self.tracking().map(Box::new) } else { None },
             proto: self.proto,
@@ -408,7 +408,7 @@ impl Caller {
     /// True if a replica that has lost its primary answers it; for EXEC, if all that is queued is answered.
     pub(crate) fn runs_when_stale(&self, command: &Command) -> bool {
         match &self.transaction {
-            Some(queued) if command.is_exec() => queued.runs_when_stale(),
+            Some(queued) if command.is_exec() => queued.runs_when_stale,
             _ => command.spec.runs_when_stale(),
         }
     }
@@ -416,7 +416,7 @@ impl Caller {
     /// True if it runs while data are being loaded; for EXEC, if all that is queued does.
     pub(crate) fn runs_while_loading(&self, command: &Command) -> bool {
         match &self.transaction {
-            Some(queued) if command.is_exec() => queued.runs_while_loading(),
+            Some(queued) if command.is_exec() => queued.runs_while_loading,
             _ => command.spec.runs_while_loading(),
         }
     }

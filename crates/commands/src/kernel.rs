@@ -476,7 +476,7 @@ impl Kernel {
     /// Where a call of a command waits for a thread, if a worker has no time for it.
     pub fn offload_of(&self, command: &Command, caller: &Caller) -> &Offload {
         let runs_programs = command.spec.flags.contains(Flags::PROGRAM)
-            || caller.transaction.as_ref().is_some_and(|queued| queued.runs_programs());
+            || caller.transaction.as_ref().is_some_and(|queued| queued.runs_programs);
         if runs_programs { &self.scripts.offload } else { &self.offload }
     }
 

@@ -28,15 +28,23 @@ pub struct Transaction {
     needs_all: bool,
     access: Access,
     /// The values of some keys may weigh more than the requests themselves.
-    may_be_heavy: bool,
-    changes_subscriptions: bool,
-    shows_tracking: bool,
-    runs_programs: bool,
-    changes_role: bool,
-    reads_data: bool,
-    runs_when_stale: bool,
-    runs_while_loading: bool,
-    is_doomed: bool,
+    pub(crate) may_be_heavy: bool,
+    /// One of them begins or ends subscriptions of the connection, or changes how it tracks keys.
+    pub(crate) changes_subscriptions: bool,
+    /// One of them shows how the connection tracks keys.
+    pub(crate) shows_tracking: bool,
+    /// One of them calls a script or a function.
+    pub(crate) runs_programs: bool,
+    /// One of them makes the server a replica or a primary.
+    pub(crate) changes_role: bool,
+    /// One of them shows data, or may.
+    pub(crate) reads_data: bool,
+    /// A replica that has lost its primary answers all of them.
+    pub(crate) runs_when_stale: bool,
+    /// All of them run while data are being loaded.
+    pub(crate) runs_while_loading: bool,
+    /// EXEC will be refused.
+    pub(crate) is_doomed: bool,
 }
 
 /// How many elements a call works on, of each of its keys.
@@ -182,60 +190,6 @@ impl Transaction {
     #[must_use]
     pub fn needs(&self) -> Needs<'_> {
         if self.needs_all { Needs::All } else { Needs::Keys(&self.keys) }
-    }
-
-    /// Whether the values of some keys may weigh more than the requests themselves.
-    #[must_use]
-    pub fn may_be_heavy(&self) -> bool {
-        self.may_be_heavy
-    }
-
-    /// Whether one of them begins or ends subscriptions of the connection, or changes how it tracks keys.
-    #[must_use]
-    pub fn changes_subscriptions(&self) -> bool {
-        self.changes_subscriptions
-    }
-
-    /// True if one of them shows how the connection tracks keys.
-    #[must_use]
-    pub fn shows_tracking(&self) -> bool {
-        self.shows_tracking
-    }
-
-    /// Whether one of them calls a script or a function.
-    #[must_use]
-    pub fn runs_programs(&self) -> bool {
-        self.runs_programs
-    }
-
-    /// Whether one of them makes the server a replica or a primary.
-    #[must_use]
-    pub fn changes_role(&self) -> bool {
-        self.changes_role
-    }
-
-    /// Whether one of them shows data, or may.
-    #[must_use]
-    pub fn reads_data(&self) -> bool {
-        self.reads_data
-    }
-
-    /// True if a replica that has lost its primary answers all of them.
-    #[must_use]
-    pub fn runs_when_stale(&self) -> bool {
-        self.runs_when_stale
-    }
-
-    /// True if all of them run while data are being loaded.
-    #[must_use]
-    pub fn runs_while_loading(&self) -> bool {
-        self.runs_while_loading
-    }
-
-    /// Whether EXEC will be refused.
-    #[must_use]
-    pub fn is_doomed(&self) -> bool {
-        self.is_doomed
     }
 
     /// Has EXEC refused.

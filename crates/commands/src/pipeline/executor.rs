@@ -113,7 +113,7 @@ impl<'a> Executor<'a> {
 fn may_take_long(command: &Command, caller: &Caller) -> bool {
     match &caller.transaction {
         Some(queued) if command.is_exec() => {
-            queued.runs_programs() || queued.may_be_heavy() || queued.len() > BRIEF_REQUESTS
+            queued.runs_programs || queued.may_be_heavy || queued.len() > BRIEF_REQUESTS
         }
         _ => !command.is_brief,
     }

@@ -18,7 +18,7 @@ pub(crate) fn concerns(caller: &Caller, command: &Command, writes: bool) -> bool
     }
     let reads = match &caller.transaction {
         // What dooms it is the answer.
-        Some(queued) if command.is_exec() => !queued.is_doomed() && queued.reads_data(),
+        Some(queued) if command.is_exec() => !queued.is_doomed && queued.reads_data,
         _ => command.spec.flags.reads_data(),
     };
     writes || reads && !client.has(ClientFlags::READS_REPLICAS)

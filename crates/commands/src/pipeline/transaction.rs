@@ -71,7 +71,7 @@ impl<'k> Context<'_, 'k> {
         let Some(transaction) = self.caller.transaction.take() else {
             return Err(CommandError::new("ERR EXEC without MULTI"));
         };
-        let done = match transaction.is_doomed() {
+        let done = match transaction.is_doomed {
             true => Err(ABORTED),
             false => self.run_transaction(&transaction),
         };
@@ -99,7 +99,7 @@ impl<'k> Context<'_, 'k> {
             self.reply.null_array();
             return Ok(());
         }
-        if transaction.runs_programs() {
+        if transaction.runs_programs {
             self.leave_with_programs(transaction)?;
         }
         let requests = transaction.requests();
@@ -112,7 +112,7 @@ impl<'k> Context<'_, 'k> {
                 ctx.reply.null_array();
                 return Ok(());
             }
-            if transaction.may_be_heavy() {
+            if transaction.may_be_heavy {
                 let data = ctx.weight_of_data(transaction);
                 ctx.weigh_transaction(transaction, weight.saturating_add(data))?;
             }
@@ -120,7 +120,7 @@ impl<'k> Context<'_, 'k> {
                 ctx.judge_again_as(queued_access(ctx.kernel, transaction))()?;
             }
             ctx.end_watch();
-            if transaction.runs_programs() {
+            if transaction.runs_programs {
                 let access = queued_access(ctx.kernel, transaction);
                 ctx.caller.standing = Some(standing(ctx.kernel, ctx.caller, access));
             }
@@ -132,7 +132,7 @@ impl<'k> Context<'_, 'k> {
             Ok(())
         };
         // Before any shard is locked, which what is being applied may wait for.
-        let _nothing_is_applied = match transaction.changes_role() {
+        let _nothing_is_applied = match transaction.changes_role {
             true => self.hold_role_still()?,
             false => None,
         };
@@ -163,13 +163,13 @@ impl<'k> Context<'_, 'k> {
         const NOT_BOTH: CommandError = CommandError::new(
             "ERR a transaction that runs scripts or functions cannot change subscriptions or tracking",
         );
-        if transaction.changes_subscriptions() { Err(NOT_BOTH) } else { self.weigh(usize::MAX) }
+        if transaction.changes_subscriptions { Err(NOT_BOTH) } else { self.weigh(usize::MAX) }
     }
 
     /// All requests are weighed before the first one runs: later nothing can be interrupted. The worker of the
     /// connection delivers by its subscriptions, so that what changes these cannot run away.
     fn weigh_transaction(&mut self, transaction: &Transaction, weight: usize) -> Done {
-        if transaction.changes_subscriptions() { Ok(()) } else { self.weigh(weight) }
+        if transaction.changes_subscriptions { Ok(()) } else { self.weigh(weight) }
     }
 
     /// What the data adds to that. How much of a value a request goes through shows only when it runs, so values
@@ -206,7 +206,7 @@ impl<'k> Context<'_, 'k> {
             self.reply.array(transaction.len());
         }
         let (elements, mut len) = (self.reply.mark(), 0);
-        if transaction.changes_subscriptions() {
+        if transaction.changes_subscriptions {
             self.caller.hold_messages();
         }
         self.caller.hold_for_replicas();

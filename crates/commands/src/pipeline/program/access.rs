@@ -26,7 +26,7 @@ pub(crate) fn access_of(
 /// The access of EXEC.
 pub(crate) fn queued_access(kernel: &Kernel, queued: &Transaction) -> Access {
     let mut access = queued.access();
-    if queued.runs_programs() && !queued.is_doomed() {
+    if queued.runs_programs && !queued.is_doomed {
         (access.may_write, access.may_grow) = (false, false);
         for args in queued.requests().iter() {
             let Ok(command) = resolve(kernel, args) else { continue };
