@@ -58,7 +58,7 @@ impl<'a, 'k> Context<'a, 'k> {
         finish: impl FnOnce(&mut Context<'_, 'k>, M) -> Result<R, CommandError>,
     ) -> Result<R, CommandError> {
         let mut finish = Some(finish);
-        if let Some(_room) = self.room_for_copies(sources)? {
+        if let Some(_room) = self.room_for_copies(sources, WORK_MIN)? {
             for _ in 0..TRIES {
                 let Some(copies) = self.copies(sources)? else { continue };
                 let made = make(&values_of(&copies))?;
@@ -98,7 +98,7 @@ impl<'a, 'k> Context<'a, 'k> {
         let (index, now_ms, touch) = (self.caller.db, self.now_ms, self.caller.touch());
         let keyspace = &self.kernel.engine.keyspace;
         let mut finish = Some(finish);
-        if let Some(_room) = self.room_for_any_copies(array::from_ref(&source))? {
+        if let Some(_room) = self.room_for_copies(array::from_ref(&source), 0)? {
             for _ in 0..TRIES {
                 let Some(copy) = keyspace.copy_value(index, source, now_ms, touch)? else {
                     continue;
@@ -141,7 +141,7 @@ impl<'a, 'k> Context<'a, 'k> {
         let (kernel, index, now_ms) = (self.kernel, self.caller.db, self.now_ms);
         let touch = self.caller.touch();
         let mut finish = Some(finish);
-        if let Some(_room) = self.room_for_copies(array::from_ref(&source))? {
+        if let Some(_room) = self.room_for_copies(array::from_ref(&source), WORK_MIN)? {
             for _ in 0..TRIES {
                 let Some(copy) = kernel.keyspace.copy_value(index, source, now_ms, touch)? else {
                     continue;
@@ -174,7 +174,7 @@ impl<'a, 'k> Context<'a, 'k> {
         sources: &[Key<'_>],
         reply: impl FnOnce(&[Option<Value<'_>>], &mut Reply<'_>) -> Result<R, CommandError>,
     ) -> Result<R, CommandError> {
-        if let Some(_room) = self.room_for_copies(sources)? {
+        if let Some(_room) = self.room_for_copies(sources, WORK_MIN)? {
             for _ in 0..TRIES {
                 let Some(copies) = self.copies(sources)? else { continue };
                 // One alone is of one moment.
@@ -257,31 +257,22 @@ impl<'a, 'k> Context<'a, 'k> {
         matches!(self.mode, Mode::Long { .. }) && !self.is_within()
     }
 
-    /// Room for copies of the sources; `None` if the work is not worth them, or there is no memory.
+    /// Room for copies of the sources; `None` if the work is not worth them, or there is no memory. A command that would
+    /// hold all shards otherwise makes copies from no work on.
     fn room_for_copies(
         &mut self,
         sources: &[Key<'_>],
+        work_min: usize,
     ) -> Result<Option<CopyRoom<'k>>, CommandError> {
         if !self.locks_in_turns() {
             return Ok(None);
         }
         let (sizes, bytes) = self.holding(|ctx| Ok(ctx.sizes_of(sources)))?;
         let work = sizes.work(self.command.spec.weight);
-        if work < WORK_MIN || sizes.elements > work.saturating_mul(COPYING_MAX) {
+        let copying_max = if work_min > 0 { work.saturating_mul(COPYING_MAX) } else { usize::MAX };
+        if work < work_min || sizes.elements > copying_max {
             return Ok(None);
         }
-        Ok(self.kernel.engine.keyspace.room_for_copies(bytes as u64))
-    }
-
-    /// The same however little work it is: otherwise the command would hold all shards.
-    fn room_for_any_copies(
-        &mut self,
-        sources: &[Key<'_>],
-    ) -> Result<Option<CopyRoom<'k>>, CommandError> {
-        if !self.locks_in_turns() {
-            return Ok(None);
-        }
-        let (_, bytes) = self.holding(|ctx| Ok(ctx.sizes_of(sources)))?;
         Ok(self.kernel.engine.keyspace.room_for_copies(bytes as u64))
     }
 
