@@ -73,7 +73,7 @@ impl Scale {
         self.weigh(elements.take(self.elements_max + 1).count())
     }
 
-    /// Like [`Context::weigh_bytes`].
+    /// Called before work on this many bytes.
     ///
     /// # Errors
     /// As [`Context::weigh`].
@@ -121,15 +121,6 @@ impl Context<'_, '_> {
     #[inline]
     pub fn weigh(&self, elements: usize) -> Result<(), CommandError> {
         if elements > WEIGHT_MAX { self.weigh_heavy(elements) } else { Ok(()) }
-    }
-
-    /// Called before work on this many bytes.
-    ///
-    /// # Errors
-    /// As [`Context::weigh`].
-    #[inline]
-    pub fn weigh_bytes(&self, bytes: usize) -> Result<(), CommandError> {
-        self.weigh(elements_in(bytes))
     }
 
     /// Elsewhere, or as a part of something that cannot be interrupted, nothing is too heavy.

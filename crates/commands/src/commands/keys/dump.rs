@@ -160,7 +160,7 @@ fn restore(
     options: Rest<'_>,
 ) -> Done {
     let options = RestoreOptions::parse(Options::of(options))?;
-    ctx.weigh_bytes(serialized_value.len())?;
+    ctx.scale().weigh_bytes(serialized_value.len())?;
     let (now_ms, limits) = (ctx.moment_ms(), ctx.kernel.keyspace.limits());
     let key = ctx.key(0, key);
     ctx.holding(|ctx| check_free(ctx, key, &options))?;

@@ -315,7 +315,7 @@ fn flush(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
 fn dump(ctx: &mut Context<'_, '_>) -> Done {
     const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
     let libraries = ctx.kernel.scripts.libraries.all(ctx.kernel);
-    ctx.weigh_bytes(libraries.iter().map(|library| library.library.code.len()).sum())?;
+    ctx.scale().weigh_bytes(libraries.iter().map(|library| library.library.code.len()).sum())?;
     let compression = ctx.kernel.config.settings().is_on(COMPRESSION);
     let options = WriterOptions { compression, ..WriterOptions::default() };
     let sources = libraries.iter().map(|library| &*library.library.code);
