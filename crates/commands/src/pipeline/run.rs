@@ -57,15 +57,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 impl Kernel {
     /// Executes a call, from its name to its reply.
     pub fn execute(&self, caller: &mut Caller, args: Args<'_>, output: &mut Output) {
-        match pipeline::resolve(self, args) {
-            Ok(command) => self.run(command, caller, args, output, clock::unix_ms()),
-            Err(refused) => {
-                let counters = self.spare.take(self.commands.id_count());
-                let refused = pipeline::refused_in_transaction(caller, refused);
-                reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
-                self.spare.give_back(counters);
-            }
-        }
+        let call = (pipeline::resolve(self, args), args);
+        let _ = self.run_by(Executor::Program, None, call, caller, output, clock::unix_ms());
     }
 
     /// Executes a command of a stream that this server follows. What keeps clients from changing data does not keep
@@ -86,7 +79,7 @@ impl Kernel {
         caller.set_primary();
         let now_ms = pipeline::time_of_effect(command.spec.name);
         let by = Executor::Primary { stream, offset };
-        let _ = self.run_by(by, None, (command, args), caller, output, now_ms);
+        let _ = self.run_by(by, None, (Ok(command), args), caller, output, now_ms);
     }
 
     /// The same for a call of a known command, at a given time.
@@ -98,7 +91,7 @@ impl Kernel {
         output: &mut Output,
         now_ms: i64,
     ) {
-        let _ = self.run_by(Executor::Program, None, (command, args), caller, output, now_ms);
+        let _ = self.run_by(Executor::Program, None, (Ok(command), args), caller, output, now_ms);
     }
 
     /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held,
@@ -113,11 +106,8 @@ impl Kernel {
         gives_up: &dyn Fn() -> bool,
         gives_way: &dyn Fn() -> bool,
     ) -> Option<ReplyBarrier> {
-        let Ok(command) = pipeline::resolve(self, args) else {
-            self.execute(caller, args, output);
-            return Some(ReplyBarrier::default());
-        };
-        self.run_beside(Terms { gives_up, gives_way }, (command, args), caller, output)
+        let call = (pipeline::resolve(self, args), args);
+        self.run_beside(Terms { gives_up, gives_way }, call, caller, output)
     }
 
     /// Executes EXEC in the same way, by whatever name clients call it.
@@ -131,7 +121,7 @@ impl Kernel {
         args.push(b"exec").expect("a short one");
         let command = self.commands.find_original(b"exec").expect("the table has it");
         let terms = Terms { gives_up, gives_way: &|| false };
-        let barrier = self.run_beside(terms, (command, args.as_args()), caller, output);
+        let barrier = self.run_beside(terms, (Ok(command), args.as_args()), caller, output);
         barrier.expect("it gives no way")
     }
 
@@ -174,7 +164,7 @@ impl Kernel {
     fn run_beside(
         &self,
         terms: Terms<'_>,
-        call: (&Command, Args<'_>),
+        call: (Result<&Command, Refused<'_>>, Args<'_>),
         caller: &mut Caller,
         output: &mut Output,
     ) -> Option<ReplyBarrier> {
@@ -187,27 +177,24 @@ impl Kernel {
         &self,
         by: Executor<'_>,
         terms: Option<Terms<'_>>,
-        (command, args): (&Command, Args<'_>),
+        (command, args): (Result<&Command, Refused<'_>>, Args<'_>),
         caller: &mut Caller,
         output: &mut Output,
         now_ms: i64,
     ) -> Option<ReplyBarrier> {
         let counters = self.spare.take(self.commands.id_count());
         let turn = Turn::new(self, &counters, now_ms);
-        let mut run = Run { execution: Execution { turn, command, args, by }, terms };
-        let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
-            false => run.run(caller, output),
-            true => Err(Ended::Refused(Refused { command: Some(command), error: NO_CONNECTION })),
-        };
-        let left = match outcome {
-            Ok(left) => Some(left),
-            Err(Ended::GaveWay) => None,
-            Err(Ended::Refused(refused)) => {
-                let refused = pipeline::refused_in_transaction(caller, refused);
-                reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
-                Some(ReplyBarrier::default())
+        let outcome = command.and_then(|command| {
+            if OF_CONNECTIONS.contains(&&*command.full_name) {
+                return Err(Refused { command: Some(command), error: NO_CONNECTION });
             }
-        };
+            Run { execution: Execution { turn, command, args, by }, terms }.run(caller, output)
+        });
+        let left = outcome.unwrap_or_else(|refused| {
+            let refused = pipeline::refused_in_transaction(caller, refused);
+            reply(caller, output, |reply| pipeline::refuse(self, &counters, reply, &refused));
+            Some(ReplyBarrier::default())
+        });
         self.spare.give_back(counters);
         left
     }
@@ -239,14 +226,6 @@ struct Terms<'a> {
     gives_way: &'a dyn Fn() -> bool,
 }
 
-/// Why a call has not run.
-enum Ended<'k> {
-    /// The error is its reply.
-    Refused(Refused<'k>),
-    /// It has left its thread to others. Nothing has been done or replied.
-    GaveWay,
-}
-
 /// One call.
 struct Run<'k, 'a> {
     execution: Execution<'a, 'k>,
@@ -255,8 +234,13 @@ struct Run<'k, 'a> {
 }
 
 impl<'k> Run<'k, '_> {
-    /// What its reply has still to wait for, beside the lease: nothing but of a call beside workers.
-    fn run(&mut self, caller: &mut Caller, output: &mut Output) -> Result<ReplyBarrier, Ended<'k>> {
+    /// What its reply has still to wait for, beside the lease: nothing but of a call beside workers. `None` if it has left
+    /// its thread to others; nothing has been done or replied then.
+    fn run(
+        &mut self,
+        caller: &mut Caller,
+        output: &mut Output,
+    ) -> Result<Option<ReplyBarrier>, Refused<'k>> {
         let Execution { turn: Turn { kernel, .. }, command, by, .. } = self.execution;
         let mut locks = by.locks(kernel, command, caller);
         let begin = output.mark();
@@ -264,13 +248,17 @@ impl<'k> Run<'k, '_> {
             match self.execution.execute(caller, &mut locks, output) {
                 Ok(Executed::Queued) => {
                     self.queue(caller, output);
-                    return Ok(ReplyBarrier::default());
+                    return Ok(Some(ReplyBarrier::default()));
                 }
                 Ok(Executed::Ran { level, is_unrecorded }) => break (level, is_unrecorded),
-                Err(Stopped::Refused(refused)) => return Err(Ended::Refused(refused)),
-                Err(Stopped::Interrupted(_)) => self.wait_to_retry(
-                    caller.quiet.as_ref().is_some_and(|quiet| quiet.pause.is_none()),
-                )?,
+                Err(Stopped::Refused(refused)) => return Err(refused),
+                Err(Stopped::Interrupted(_)) => {
+                    if self.terms.is_some_and(|terms| (terms.gives_way)()) {
+                        return Ok(None);
+                    }
+                    let quiet = caller.quiet.as_ref();
+                    self.wait_to_retry(quiet.is_some_and(|quiet| quiet.pause.is_none()))?;
+                }
             }
         };
         mute(caller, output, begin);
@@ -278,7 +266,7 @@ impl<'k> Run<'k, '_> {
         // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; when the
         // log has failed it ends at the next command, and a start asks for all that the log does not have.
         if matches!(by, Executor::Primary { .. }) {
-            return Ok(ReplyBarrier::default());
+            return Ok(Some(ReplyBarrier::default()));
         }
         let mut left = ReplyBarrier::default();
         let mut barrier = self.barrier(caller, locks.take_logged(), is_unrecorded, level);
@@ -291,7 +279,7 @@ impl<'k> Run<'k, '_> {
             None => kernel.await_replies(barrier, &|| false),
         });
         self.tell_if(confirmed, caller, output, begin);
-        Ok(left)
+        Ok(Some(left))
     }
 
     /// What the reply waits for. A call that tells of the server alone waits for no log.
@@ -320,15 +308,12 @@ impl<'k> Run<'k, '_> {
         self.terms.is_some_and(|terms| (terms.gives_up)())
     }
 
-    /// Something holds the call back. It waits a little, unless it gives up or gives way. Deadlines count from when it
+    /// Something holds the call back. It waits a little, unless it gives up. Deadlines count from when it
     /// runs, not from when it came.
-    fn wait_to_retry(&mut self, begun: bool) -> Result<(), Ended<'k>> {
-        if self.terms.is_some_and(|terms| (terms.gives_way)()) {
-            return Err(Ended::GaveWay);
-        }
+    fn wait_to_retry(&mut self, begun: bool) -> Result<(), Refused<'k>> {
         if self.gives_up() {
             let error = if begun { HAS_BEGUN } else { GAVE_UP };
-            return Err(Ended::Refused(Refused { command: Some(self.execution.command), error }));
+            return Err(Refused { command: Some(self.execution.command), error });
         }
         interleaving::sleep(RETRY_AFTER);
         let now_ms = &mut self.execution.turn.now_ms;
