@@ -22,7 +22,7 @@ use crate::pipeline::gates::{Gates, Verdict};
 use crate::pipeline::locking::held_by_program;
 use crate::pipeline::meter::{Meter, Timing, Words};
 use crate::pipeline::{
-    Context, Mode, Refused, Request, Turn, add_pending_reads_of_exec, serve, serve_at_once,
+    Context, Mode, Refused, Request, Turn, add_pending_reads, serve, serve_at_once,
 };
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
@@ -243,11 +243,8 @@ impl<'k> Execution<'_, 'k> {
     fn fetch(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Result<(), Interrupt> {
         let Self { turn: Turn { kernel, now_ms, .. }, command, args, by } = *self;
         let mut reads = Vec::new();
-        let added = if command.is_exec() {
-            add_pending_reads_of_exec(kernel, locks, caller, now_ms, &mut reads)
-        } else {
-            fetch::add_pending_reads(locks, caller.db, command, args, now_ms, &mut reads)
-        };
+        let call = (command, args);
+        let added = add_pending_reads(locks, kernel, caller, call, now_ms, &mut reads);
         debug_assert!(added.is_ok() || !by.waits_for_all(), "these locks are waited for");
         locks.release();
         fetch::read_all(locks, &reads, now_ms).and(added).map_err(Interrupt::Busy)

@@ -66,5 +66,5 @@ pub use self::mode::{Mode, Served};
 pub use self::request::{Request, Turn, renewed};
 pub use self::run::Effort;
 pub use self::serve::{serve, serve_at_once};
-pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
+pub use self::transaction::{add_pending_reads, refused_in_transaction};
 pub use self::weigh::{Scale, WEIGHT_MAX};

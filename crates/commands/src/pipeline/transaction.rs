@@ -382,18 +382,21 @@ fn for_each_request<'k>(
     }
 }
 
-/// Adds the values on disk that EXEC needs.
+/// Adds the values on disk that a call needs. EXEC needs those of all queued requests.
 ///
 /// # Errors
 /// [`Busy`], as [`fetch::add_pending_reads`].
-pub fn add_pending_reads_of_exec(
-    kernel: &Kernel,
+pub fn add_pending_reads(
     locks: &mut ShardLocks<'_>,
+    kernel: &Kernel,
     caller: &Caller,
+    (command, args): (&Command, Args<'_>),
     now_ms: i64,
     pending_reads: &mut Vec<PendingRead>,
 ) -> Result<(), Busy> {
-    let Some(transaction) = &caller.transaction else { return Ok(()) };
+    let Some(transaction) = caller.transaction.as_ref().filter(|_| command.is_exec()) else {
+        return fetch::add_pending_reads(locks, caller.db, command, args, now_ms, pending_reads);
+    };
     let mut added = Ok(());
     for_each_request(kernel, caller.db, transaction, |command, args, db| {
         if added.is_ok() && caller.rights().check(command, args).is_ok() {

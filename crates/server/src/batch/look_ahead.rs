@@ -77,17 +77,8 @@ impl<'k> BatchRunner<'k, '_> {
     ) -> Result<Vec<PendingRead>, Busy> {
         let mut pending_reads = Vec::new();
         let args = self.batch.get(index, input);
-        if command.is_exec() {
-            pipeline::add_pending_reads_of_exec(
-                self.kernel,
-                locks,
-                caller,
-                now_ms,
-                &mut pending_reads,
-            )?;
-        } else {
-            fetch::add_pending_reads(locks, caller.db, command, args, now_ms, &mut pending_reads)?;
-        }
+        let (call, reads) = ((command, args), &mut pending_reads);
+        pipeline::add_pending_reads(locks, self.kernel, caller, call, now_ms, reads)?;
         if pending_reads.is_empty() {
             return Ok(pending_reads);
         }
