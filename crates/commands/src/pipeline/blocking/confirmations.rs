@@ -8,11 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tierce_engine::feed::Reader;
-use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
-use super::in_vain::unblock_by_role;
-use crate::answer::{Answer, Answered, Destination};
+use super::in_vain::{answer_with, unblock_by_role};
+use crate::answer::Destination;
 use crate::caller::Caller;
 use crate::clients::Client;
 use crate::durability::SyncPolicy;
@@ -189,7 +188,10 @@ impl Kernel {
             let confirmed = self.confirmed_of(waiting.offset, waiting.wanted, &replicas);
             if confirmed.is_enough() {
                 match &waiting.asker {
-                    Asker::Client { to, proto } => self.answer_with(*to, *proto, confirmed),
+                    Asker::Client { to, proto } => {
+                        let write = |reply: &mut Reply<'_>| confirmed.reply(reply);
+                        answer_with(self, Destination::Reply(*to), *proto, write);
+                    }
                     // It may have given up just now.
                     Asker::Thread { told, .. } => _ = told.send(()),
                 }
@@ -197,13 +199,6 @@ impl Kernel {
             !confirmed.is_enough()
         });
         confirmations.has_waiting.store(!state.waiting.is_empty(), Relaxed);
-    }
-
-    fn answer_with(&self, to: ReplyTo, proto: Proto, confirmed: Confirmed) {
-        let mut output = Output::new();
-        confirmed.reply(&mut Reply::new(&mut output, proto));
-        let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
-        self.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
     }
 
     /// Takes a client from those that wait for confirmations: what there is so far, unless it is just being answered.

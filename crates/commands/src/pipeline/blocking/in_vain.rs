@@ -69,16 +69,23 @@ pub(in crate::pipeline) fn answer_in_vain(
         return 0;
     }
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
-    let mut output = Output::new();
-    let mut reply = Reply::new(&mut output, proto);
-    match error_in_vain(kernel, reason) {
-        Some(error) => reply_late(kernel, command_of(kernel, to, command), Err(error), &mut reply),
+    answer_with(kernel, to.clone(), proto, |reply| match error_in_vain(kernel, reason) {
+        Some(error) => reply_late(kernel, command_of(kernel, to, command), Err(error), reply),
         None => reply.null_array(),
-    }
-    let bytes = output.written();
-    let reply = Answered::With(output.take());
-    let (to, logged_at, invalidation) = (to.clone(), None, None);
-    kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
+    })
+}
+
+/// Answers a client with what `write` writes, and returns how many bytes that are. None of it is about changes.
+pub(super) fn answer_with(
+    kernel: &Kernel,
+    to: Destination,
+    proto: Proto,
+    write: impl FnOnce(&mut Reply<'_>),
+) -> usize {
+    let mut output = Output::new();
+    write(&mut Reply::new(&mut output, proto));
+    let (bytes, reply) = (output.written(), Answered::With(output.take()));
+    kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
     bytes
 }
 
@@ -166,16 +173,14 @@ fn end_confirming(
 ) -> bool {
     let Some((to, proto, confirmed)) = kernel.unblock_confirming(client.conn) else { return false };
     prepare();
-    let mut output = Output::new();
-    let mut reply = Reply::new(&mut output, proto);
-    match error_in_vain(kernel, reason) {
-        // The replies that wait for the level become errors, which are counted there.
-        Some(error) if confirmed.is_of_level() => reply.error(&error),
-        Some(error) => reply_late(kernel, client.last_command(), Err(error), &mut reply),
-        None => confirmed.reply(&mut reply),
-    }
-    let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
-    kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
+    answer_with(kernel, Destination::Reply(to), proto, |reply| {
+        match error_in_vain(kernel, reason) {
+            // The replies that wait for the level become errors, which are counted there.
+            Some(error) if confirmed.is_of_level() => reply.error(&error),
+            Some(error) => reply_late(kernel, client.last_command(), Err(error), reply),
+            None => confirmed.reply(reply),
+        }
+    });
     true
 }
 
