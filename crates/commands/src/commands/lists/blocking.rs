@@ -166,7 +166,7 @@ fn move_or_wait(
     let (source, destination) =
         (ctx.kernel.keyspace.key(source), ctx.kernel.keyspace.key(destination));
     check_len(destination)?;
-    let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
+    let Context { guard, caller, call, reply, now_ms, mode, .. } = ctx;
     // Only the source decides whether there is something for a waiting client.
     let is_there =
         match is_of_type::<List>(&mut guard.db(caller.db, source.hash(), *now_ms), source) {
@@ -185,7 +185,7 @@ fn move_or_wait(
     match mode {
         // An element, where others reply with an array.
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => reply.null(),
-        _ => blocking::wait(kernel, *mode, caller, reply, guard, wait),
+        _ => blocking::wait(ctx, wait),
     }
     Ok(())
 }

@@ -13,9 +13,8 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::kernel::Kernel;
 use crate::pipeline::blocking::{self, Patience, Wait};
-use crate::pipeline::{Call, Context, Defined, Done, Guard, Mode, Scale, many};
+use crate::pipeline::{Context, Defined, Done, Scale, many};
 use crate::reply::Reply;
 
 /// Those with arguments.
@@ -174,25 +173,18 @@ impl<'a> Reading<'a> {
 
     /// Ends a command that has found nothing. `after` is what `$` stands for, should the command be run
     /// again when there is more.
-    fn wait(
-        &self,
-        ctx: &mut Waiting<'_, '_>,
-        guard: &mut Guard<'_, '_>,
-        keys: &[Key<'_>],
-        call: Call<'_>,
-        after: &[StreamId],
-    ) {
+    fn wait(&self, ctx: &mut Context<'_, '_>, keys: &[Key<'_>], after: &[StreamId]) {
         let Some(patience) = self.patience else {
             ctx.reply.null_array();
             return;
         };
         let command = if self.ids.contains(&&b"$"[..]) {
-            call.to_owned_ending_with(&self.resolved(after))
+            ctx.call.to_owned_ending_with(&self.resolved(after))
         } else {
-            call.to_owned()
+            ctx.call.to_owned()
         };
         let wait = Wait { keys, command, patience, group: self.group.map(|(group, _)| group) };
-        blocking::wait(ctx.kernel, ctx.mode, ctx.caller, ctx.reply, guard, wait);
+        blocking::wait(ctx, wait);
     }
 
     /// The IDs of the call, with `$` replaced by the last ID of the stream.
@@ -203,14 +195,6 @@ impl<'a> Reading<'a> {
         };
         self.ids.iter().zip(after).map(resolved).collect()
     }
-}
-
-/// What waiting needs of a context besides the data.
-struct Waiting<'c, 'a> {
-    kernel: &'a Kernel,
-    mode: Mode<'a>,
-    caller: &'c mut crate::caller::Caller,
-    reply: &'c mut Reply<'a>,
 }
 
 /// As many streams follow, each with its name.
@@ -236,7 +220,7 @@ fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
     let reading = Reading::parse(ctx.name(), Options::of(arguments), Reader::Alone)?;
     let keys = ctx.keys(reading.keys.iter().copied());
     let scale = ctx.scale();
-    let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
+    let Context { guard, caller, reply, now_ms, mode, .. } = ctx;
     let (db, now_ms) = (caller.db, *now_ms);
     let (mut after, mut served, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (key, id)) in zip(&keys, &reading.ids).enumerate() {
@@ -267,8 +251,7 @@ fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
         guard.db(db, key.hash(), now_ms).count_read(key, is_there);
     }
     if served.is_empty() {
-        let mut waiting = Waiting { kernel, mode: *mode, caller, reply };
-        reading.wait(&mut waiting, guard, &keys, *call, &after);
+        reading.wait(ctx, &keys, &after);
         return Ok(());
     }
     begin_streams(reply, served.len());
@@ -300,7 +283,7 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> Done {
     let (group, consumer) = reading.group.expect("parsed");
     let keys = ctx.keys(reading.keys.iter().copied());
     let scale = ctx.scale();
-    let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
+    let Context { guard, caller, reply, now_ms, .. } = ctx;
     let (db, now_ms) = (caller.db, *now_ms);
     let mut after = Vec::new();
     for (key, id) in zip(&keys, &reading.ids) {
@@ -329,8 +312,7 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> Done {
     }
     let count = served.iter().filter(|served| !matches!(served, Served::Nothing)).count();
     if count == 0 {
-        let mut waiting = Waiting { kernel, mode: *mode, caller, reply };
-        reading.wait(&mut waiting, guard, &keys, *call, &[]);
+        reading.wait(ctx, &keys, &[]);
         return Ok(());
     }
     begin_streams(reply, count);

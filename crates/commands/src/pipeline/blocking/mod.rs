@@ -29,7 +29,7 @@ use crate::clients::{Client, Listener};
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::pipeline::Mode;
-use crate::pipeline::{self, Context, Guard};
+use crate::pipeline::{self, Context};
 use crate::reply::Reply;
 pub use crate::waiting::Patience;
 use crate::waiting::{Awaited, ReplyTo};
@@ -102,7 +102,7 @@ pub(crate) fn first_of<'b>(
     mut serve: impl FnMut(&mut Db<'_>, Key<'_>, &mut Reply<'_>) -> Result<bool, CommandError>,
 ) -> Result<(), CommandError> {
     let keys = ctx.keys(keys);
-    let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
+    let Context { guard, caller, reply, now_ms, mode, .. } = ctx;
     for key in &keys {
         match serve(&mut guard.db(caller.db, key.hash(), *now_ms), *key, reply) {
             Ok(true) => return Ok(()),
@@ -113,8 +113,8 @@ pub(crate) fn first_of<'b>(
     }
     match patience {
         Some(patience) => {
-            let terms = Wait { keys: &keys, command: call.to_owned(), patience, group: None };
-            wait(kernel, *mode, caller, reply, guard, terms);
+            let command = ctx.call.to_owned();
+            wait(ctx, Wait { keys: &keys, command, patience, group: None });
         }
         None => reply.null_array(),
     }
@@ -122,14 +122,9 @@ pub(crate) fn first_of<'b>(
 }
 
 /// Ends a command that has found nothing: its client waits, if it may.
-pub(crate) fn wait(
-    kernel: &Kernel,
-    mode: Mode<'_>,
-    caller: &mut Caller,
-    reply: &mut Reply<'_>,
-    guard: &mut Guard<'_, '_>,
-    wait: Wait<'_>,
-) {
+pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
+    let Context { kernel, guard, caller, reply, mode, .. } = ctx;
+    let (kernel, mode) = (*kernel, *mode);
     let to = match mode {
         Mode::Served(served) => return served.found_nothing.set(true),
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => return reply.null_array(),
