@@ -3,7 +3,6 @@
 //! It is kept aside until it is known that the run counts: one that is begun again has never been.
 
 use std::cell::Cell;
-use std::ops::Deref;
 
 use crate::acl::AclLog;
 use crate::command::CommandId;
@@ -12,18 +11,20 @@ use crate::pipeline::meter::Noted;
 use crate::stats::{Counted, Counters, ErrorCounts};
 
 /// See the module. Dropped unbooked, it is forgotten.
-pub(super) struct Account {
-    pub(super) counters: Aside,
+pub(super) struct Account<'w> {
+    pub(super) aside: &'w Aside,
     pub(super) errors: ErrorCounts,
     pub(super) denials: AclLog,
     pub(super) noted: Noted,
 }
 
-impl Account {
+impl<'w> Account<'w> {
     /// An empty one.
-    pub(super) fn new(kernel: &Kernel) -> Self {
+    pub(super) fn new(aside: &'w Aside) -> Self {
+        // What the run before has left that did not count.
+        aside.drain(|_, _| {});
         Self {
-            counters: Aside::take(kernel.commands.id_count()),
+            aside,
             errors: ErrorCounts::default(),
             denials: AclLog::default(),
             noted: Noted::default(),
@@ -32,7 +33,7 @@ impl Account {
 
     /// Adds all of it to the accounts of the server, and to the counters of this thread.
     pub(super) fn book(&self, kernel: &Kernel, counters: &Counters) {
-        self.counters.drain(|counted, by| counters.add_counted(counted, by));
+        self.aside.drain(|counted, by| counters.add_counted(counted, by));
         kernel.errors.add_all(&self.errors);
         kernel.acl.log.add_all(&self.denials, kernel.config.live().acllog_max_len() as usize);
         let (slow, spikes) = (self.noted.slowlog.lock(), self.noted.latency.lock());
@@ -45,64 +46,34 @@ impl Account {
     }
 }
 
-/// Counters of this thread that are zero between two runs.
-pub(super) struct Aside(Option<Box<Spare>>);
-
-struct Spare {
-    counters: Counters,
+/// Counters of this thread for its runs.
+pub(super) struct Aside {
+    pub(super) counters: Counters,
     /// A bit for each command that may have been counted, so that few are looked at.
     noted: Box<[Cell<u64>]>,
 }
 
-thread_local! {
-    static SPARE: Cell<Option<Box<Spare>>> = const { Cell::new(None) };
-}
-
 impl Aside {
-    fn take(commands: usize) -> Self {
-        let spare = SPARE.take().filter(|spare| spare.counters.has_room_for(commands));
-        let new = || {
-            let noted = (0..commands.div_ceil(u64::BITS as usize)).map(|_| Cell::new(0)).collect();
-            Box::new(Spare { counters: Counters::new(commands), noted })
-        };
-        Self(Some(spare.unwrap_or_else(new)))
-    }
-
-    fn spare(&self) -> &Spare {
-        self.0.as_ref().expect("until it is dropped")
+    pub(super) fn new(commands: usize) -> Self {
+        let noted = (0..commands.div_ceil(u64::BITS as usize)).map(|_| Cell::new(0)).collect();
+        Self { counters: Counters::new(commands), noted }
     }
 
     /// To be called before anything is counted of a command.
     pub(super) fn note(&self, command: CommandId) {
         let id = u32::from(command.0);
-        let word = &self.spare().noted[(id / u64::BITS) as usize];
+        let word = &self.noted[(id / u64::BITS) as usize];
         word.set(word.get() | 1 << (id % u64::BITS));
     }
 
     fn drain(&self, take: impl FnMut(Counted, u64)) {
-        let Spare { counters, noted } = self.spare();
-        let commands = noted.iter().enumerate().flat_map(|(at, word)| {
+        let commands = self.noted.iter().enumerate().flat_map(|(at, word)| {
             let bits = word.take();
             let is_set = move |bit: &u32| bits & 1 << *bit != 0;
             (0..u64::BITS)
                 .filter(is_set)
                 .map(move |bit| CommandId((at as u32 * u64::BITS + bit) as u16))
         });
-        counters.drain(commands, take);
-    }
-}
-
-impl Deref for Aside {
-    type Target = Counters;
-
-    fn deref(&self) -> &Counters {
-        &self.spare().counters
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        self.drain(|_, _| {});
-        SPARE.set(self.0.take());
+        self.counters.drain(commands, take);
     }
 }

@@ -100,7 +100,7 @@ pub(super) struct ProgramHost<'h, 'k> {
     terms: Terms,
     effects: Effects,
     /// Gets what its calls add to those of the server, if the run counts.
-    account: &'h Account,
+    account: &'h Account<'h>,
     within: Within<'h, 'k>,
     /// Calls until the next look at the clock.
     calls_left: u32,
@@ -114,9 +114,9 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         buffers: &'h mut Buffers,
         (runs_on, terms): (RunsOn<'h>, Terms),
         effects: Effects,
-        account: &'h Account,
+        account: &'h Account<'h>,
     ) -> Self {
-        let (kernel, counters) = (turn.kernel, &*account.counters);
+        let (kernel, counters) = (turn.kernel, &account.aside.counters);
         let mode = if runs_on.is_worker() { Mode::OfProgram } else { Mode::Never };
         let meter = Meter::start_aside(kernel, counters, &account.noted);
         let within = Within { turn, mode, meter, counters, errors: &account.errors };
@@ -206,7 +206,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
                 return Ok(());
             }
         };
-        self.account.counters.note(command.id);
+        self.account.aside.note(command.id);
         let Self { kernel, caller, locks, buffers, effects, within, .. } = self;
         let is_on_worker = self.runs_on.is_worker();
         let reply = Reply::new(&mut buffers.reply, proto);
@@ -273,12 +273,12 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
     }
 
     fn refuse(&mut self, refused: &Refused<'_>, proto: Proto) {
-        let Account { counters, errors, .. } = self.account;
+        let Account { aside, errors, .. } = self.account;
         if let Some(command) = refused.command {
-            counters.note(command.id);
+            aside.note(command.id);
         }
         let mut reply = Reply::new(&mut self.buffers.reply, proto);
-        refuse_counting(errors, counters, &mut reply, refused);
+        refuse_counting(errors, &aside.counters, &mut reply, refused);
     }
 
     fn copy_and_make(&mut self, words: &[&[u8]], len: usize, proto: Proto) -> Result<(), Stop> {

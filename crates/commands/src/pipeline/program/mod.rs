@@ -31,12 +31,13 @@ use std::time::Duration;
 
 use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{KeyHash, Origin, ShardLocks, Source};
-use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop};
+use tierce_lua::{Failure, Flags as ProgramFlags, Library, Machine, Outcome, Script, Stop};
 use tierce_wire::resp::Encoder;
 
 use self::account::Account;
 use self::host::{ProgramHost, RunsOn, Terms};
 use self::outbox::{Outbox, Pace};
+use self::workspace::Buffers;
 use super::{Context, Done};
 use crate::command::{Access, Flags};
 use crate::error::{CommandError, Interrupt};
@@ -301,27 +302,31 @@ impl<'k> Context<'_, 'k> {
             // A pause does not wait for it: if one has begun when the program ends, its writes are undone.
             self.caller.passage = None;
         }
-        let account = Account::new(self.kernel);
-        let (outcome, effects) = self.run_on_machine(program, call, (runs_on, terms), &account);
-        if let Some(ticket) = &ticket
-            && program.history.is_long()
-            && ticket.run().elapsed() < WORKER_TIME
-        {
-            program.history.was_short();
-        }
-        let has_ended = !matches!(outcome, Outcome::Stopped(_));
-        if self.mode.comes_late() {
-            self.caller.passage = Some(self.kernel.passages.enter());
-        }
-        let is_seen = effects.has_written || effects.outbox.has_messages();
-        if has_ended && is_seen && self.is_held_back(effects.has_written) {
-            self.keep(effects, false);
-            return Err(Interrupt::Gate.into());
-        }
-        if !matches!(outcome, Outcome::Stopped(Stop::Undeclared | Stop::Long)) {
-            account.book(self.kernel, self.counters);
-        }
-        self.end_program(program, outcome, ticket.as_ref(), effects, terms)
+        Workspace::with(self.kernel, |workspace| {
+            let (machine, buffers, aside) = workspace.parts();
+            let (account, on) = (Account::new(aside), (runs_on, terms));
+            let (outcome, effects) =
+                self.run_on_machine(program, call, on, (machine, buffers), &account);
+            if let Some(ticket) = &ticket
+                && program.history.is_long()
+                && ticket.run().elapsed() < WORKER_TIME
+            {
+                program.history.was_short();
+            }
+            let has_ended = !matches!(outcome, Outcome::Stopped(_));
+            if self.mode.comes_late() {
+                self.caller.passage = Some(self.kernel.passages.enter());
+            }
+            let is_seen = effects.has_written || effects.outbox.has_messages();
+            if has_ended && is_seen && self.is_held_back(effects.has_written) {
+                self.keep(effects, false);
+                return Err(Interrupt::Gate.into());
+            }
+            if !matches!(outcome, Outcome::Stopped(Stop::Undeclared | Stop::Long)) {
+                account.book(self.kernel, self.counters);
+            }
+            self.end_program(program, outcome, ticket.as_ref(), effects, terms)
+        })
     }
 
     /// Runs it once. The caller decides whether its effects stay.
@@ -329,8 +334,9 @@ impl<'k> Context<'_, 'k> {
         &mut self,
         program: &Program<'_>,
         call: &tierce_lua::Call<'_>,
-        (runs_on, terms): (RunsOn<'_>, Terms),
-        account: &Account,
+        on: (RunsOn<'_>, Terms),
+        (machine, buffers): (&mut Machine, &mut Buffers),
+        account: &Account<'_>,
     ) -> (Outcome, Effects) {
         let (turn, db, origin) = (self.turn(), self.caller.db, self.guard.locks.origin());
         let client = self.caller.client.id;
@@ -339,31 +345,23 @@ impl<'k> Context<'_, 'k> {
         if self.kernel.clients.has_monitors() {
             effects.outbox.show_call(self.caller, self.call.args());
         }
-        let Self { kernel, caller, guard, reply, .. } = self;
-        let done = Workspace::with(kernel, |workspace| {
-            let (machine, buffers) = workspace.parts();
-            machine.set_memory_limit(terms.memory_limit);
-            let on = (runs_on, terms);
-            let mut host =
-                ProgramHost::new(turn, caller, guard.locks, buffers, on, effects, account);
-            let out = reply.parts().0.buffer();
-            let begin = out.len();
-            let outcome = match program.code {
-                Code::Script(script) => machine.run(script, call, &mut host, out),
-                Code::Function { library, name } => {
-                    machine.run_function(library, name, call, &mut host, out)
-                }
-            };
-            let outcome = match host.check_memory() {
-                // It has ended before its machine has looked.
-                Err(stop) if !matches!(outcome, Outcome::Stopped(_)) => {
-                    out.truncate(begin);
-                    Outcome::Stopped(stop)
-                }
-                _ => outcome,
-            };
-            (outcome, host.finish())
-        });
+        let Self { caller, guard, reply, .. } = self;
+        machine.set_memory_limit(on.1.memory_limit);
+        let mut host = ProgramHost::new(turn, caller, guard.locks, buffers, on, effects, account);
+        let out = reply.parts().0.buffer();
+        let begin = out.len();
+        let mut outcome = match program.code {
+            Code::Script(script) => machine.run(script, call, &mut host, out),
+            Code::Function { library, name } => {
+                machine.run_function(library, name, call, &mut host, out)
+            }
+        };
+        if let (Err(stop), false) = (host.check_memory(), matches!(outcome, Outcome::Stopped(_))) {
+            // It has ended before its machine has looked.
+            out.truncate(begin);
+            outcome = Outcome::Stopped(stop);
+        }
+        let effects = host.finish();
         self.guard.locks.set_origin(origin);
         if self.caller.db != db {
             // SELECT in a program is for that alone.
@@ -371,7 +369,7 @@ impl<'k> Context<'_, 'k> {
         }
         // Not the last one that it has called.
         self.caller.client.note_command(self.command.id);
-        done
+        (outcome, effects)
     }
 
     /// Keeps what it has done or takes it back, and replies.

@@ -11,6 +11,7 @@ use tierce_lua::{Machine, Server};
 use tierce_output::Output;
 use tierce_wire::resp::OwnedArgs;
 
+use super::account::Aside;
 use crate::kernel::Kernel;
 
 /// Memory for the words of a call that is kept for the next one.
@@ -20,6 +21,7 @@ pub(super) const WORDS_KEPT_BYTES: usize = 1024 * 1024;
 pub(crate) struct Workspace {
     machine: Machine,
     buffers: Buffers,
+    aside: Aside,
     /// The bytes of machine and buffers that are among those of all threads.
     told_bytes: usize,
     all_bytes: Arc<AtomicUsize>,
@@ -69,7 +71,11 @@ impl Workspace {
     /// Hands over that of this thread. Not to be called by a program.
     pub(crate) fn with<R>(kernel: &Kernel, body: impl FnOnce(&mut Self) -> R) -> R {
         WORKSPACE.with_borrow_mut(|workspace| {
+            let commands = kernel.commands.id_count();
             let workspace = workspace.get_or_insert_with(|| Self::new(kernel));
+            if !workspace.aside.counters.has_room_for(commands) {
+                workspace.aside = Aside::new(commands);
+            }
             let done = body(workspace);
             workspace.tell_bytes();
             done
@@ -89,6 +95,7 @@ impl Workspace {
                 words: OwnedArgs::new(),
                 last_words: OwnedArgs::new(),
             },
+            aside: Aside::new(kernel.commands.id_count()),
             told_bytes: 0,
             all_bytes: Arc::clone(&kernel.scripts.machine_bytes),
         }
@@ -99,8 +106,8 @@ impl Workspace {
         &mut self.machine
     }
 
-    pub(super) fn parts(&mut self) -> (&mut Machine, &mut Buffers) {
-        (&mut self.machine, &mut self.buffers)
+    pub(super) fn parts(&mut self) -> (&mut Machine, &mut Buffers, &Aside) {
+        (&mut self.machine, &mut self.buffers, &self.aside)
     }
 
     /// Has INFO see how much the machine and the buffers take.
