@@ -15,7 +15,7 @@ use crate::commands::barrier::ReplyBarrier;
 use crate::commands::replica_level::{HeldReplies, ReplicaLevel};
 use crate::fault::Fault;
 use crate::fetch::{PendingRead, add_key, is_enough};
-use crate::gates::{Admission, Gates};
+use crate::gates::{Barred, Gates};
 use crate::kernel::Kernel;
 use crate::meter::{Meter, Timing, Words};
 use crate::monitors;
@@ -203,9 +203,9 @@ impl<'k> Stages<'k> {
         access: Option<Access>,
     ) -> Result<(), Deferral> {
         match admit(&self.gates, self.kernel, guard, access) {
-            Admission::Passes => self.fault = None,
-            Admission::Refused(fault) => self.fault = Some(fault),
-            Admission::Held(deferral) => return Err(deferral),
+            Ok(()) => self.fault = None,
+            Err(Barred::Refused(fault)) => self.fault = Some(fault),
+            Err(Barred::Held(deferral)) => return Err(deferral),
         }
         Ok(())
     }
@@ -443,16 +443,19 @@ fn shorten(request: &impl Request) -> Words {
     shorten_words(words.len(), words.iter().map(AsRef::as_ref))
 }
 
-/// What the gates say of a request, which has this access to the data, if any.
+/// Whether the gates let a request pass, which has this access to the data, if any.
+///
+/// # Errors
+/// When they do not.
 pub fn admit(
     gates: &Gates,
     kernel: &Kernel,
     guard: &mut Guard<'_, '_>,
     access: Option<Access>,
-) -> Admission {
-    let Some(access) = access else { return Admission::Passes };
+) -> Result<(), Barred<Fault>> {
+    let Some(access) = access else { return Ok(()) };
     if let Some(fault) = gates.hide_data() {
-        return Admission::Refused(fault);
+        return Err(Barred::Refused(fault));
     }
     let locks = guard.apart().expect("only RESP locks shards for several requests");
     gates.admit(kernel, locks, access, || false)

@@ -18,7 +18,7 @@ use crate::error::Interrupt;
 use crate::kernel::Kernel;
 use crate::monitors;
 use crate::pipeline::fetch;
-use crate::pipeline::gates::{Gates, Verdict};
+use crate::pipeline::gates::{Barred, Gates};
 use crate::pipeline::locking::held_by_program;
 use crate::pipeline::meter::{Meter, Timing, Words};
 use crate::pipeline::{
@@ -187,11 +187,10 @@ impl<'k> Execution<'_, 'k> {
         let Self { turn: Turn { kernel, now_ms, .. }, command, args, by } = *self;
         let gates = Gates::read(kernel, caller, now_ms);
         if by.passes_gates() {
-            match gates.judge(kernel, caller, locks, command, args) {
-                Verdict::Passes => {}
-                Verdict::Refused(refused) => return Err(Stopped::Refused(refused)),
-                Verdict::Held(_) => return Err(Stopped::Interrupted(Interrupt::Gate)),
-            }
+            gates.judge(kernel, caller, locks, command, args).map_err(|barred| match barred {
+                Barred::Refused(refused) => Stopped::Refused(refused),
+                Barred::Held(_) => Stopped::Interrupted(Interrupt::Gate),
+            })?;
         }
         if caller.is_in_transaction() && command.is_queued() {
             return Ok(Executed::Queued);

@@ -26,22 +26,10 @@ use crate::replica_level::ReplicaLevel;
 use crate::replication::role::{LACKS_REPLICAS, READ_ONLY, STALE};
 use crate::waiting::{Deferral, Obstacle};
 
-/// What the gates say of a request.
-pub enum Verdict<'k> {
-    /// It runs, unless it needs values that are on disk.
-    Passes,
-    /// It is answered with an error.
-    Refused(Refused<'k>),
-    /// It waits.
-    Held(Deferral),
-}
-
-/// What the gates say of a request of any protocol.
-pub enum Admission {
-    /// It runs, unless it needs values that are on disk.
-    Passes,
-    /// It is answered with an error, in the words of its protocol.
-    Refused(Fault),
+/// Why the gates do not let a request pass.
+pub enum Barred<R> {
+    /// It is answered with an error: in the words of its protocol, or ready for RESP.
+    Refused(R),
     /// It waits.
     Held(Deferral),
 }
@@ -266,7 +254,10 @@ impl Gates {
         self.open
     }
 
-    /// What they say of a call of `command`.
+    /// Whether a call of `command` passes. Values that it needs may be on disk.
+    ///
+    /// # Errors
+    /// When it does not.
     pub fn judge<'k>(
         &self,
         kernel: &'k Kernel,
@@ -274,10 +265,9 @@ impl Gates {
         locks: &mut ShardLocks<'k>,
         command: &'k Command,
         args: Args<'_>,
-    ) -> Verdict<'k> {
-        if let Err(refused) = pipeline::admit(kernel, caller, command, args) {
-            return Verdict::Refused(refused);
-        }
+    ) -> Result<(), Barred<Refused<'k>>> {
+        let refused = |error| Err(Barred::Refused(Refused { command: Some(command), error }));
+        pipeline::admit(kernel, caller, command, args).map_err(Barred::Refused)?;
         let spec = command.spec;
         // One that is queued is refused by EXEC if it would have to wait.
         if let Some(user) = pipeline::named_user(command, args)
@@ -285,7 +275,7 @@ impl Gates {
         {
             let (guesses, host) = (&kernel.acl.guesses, caller.client.host());
             if let Some(until_ms) = caller.attempt.waits_until(guesses, host, user, self.now_ms) {
-                return Verdict::Held(Deferral::At(Obstacle::Guesses, until_ms));
+                return Err(Barred::Held(Deferral::At(Obstacle::Guesses, until_ms)));
             }
         }
         let is_exempt = || {
@@ -302,11 +292,10 @@ impl Gates {
             && redirect::concerns(caller, command, access.writes)
             && let Some(error) = kernel.redirection()
         {
-            return Verdict::Refused(Refused { command: Some(command), error });
+            return refused(error);
         }
         if self.closed.has(IS_LOADING) && !caller.runs_while_loading(command) {
-            let error = CommandError::LOADING;
-            return Verdict::Refused(Refused { command: Some(command), error });
+            return refused(CommandError::LOADING);
         }
         // That a replica takes no writes is said first, as it stays true when the primary is back.
         let is_for_primary = access.writes && self.closed.has(READ_ONLY.into());
@@ -316,33 +305,27 @@ impl Gates {
                 && states().is_none_or(|flags| flags.contains(ProgramFlags::ALLOW_STALE))
         };
         if self.closed.has(STALE.into()) && !is_for_primary && !runs_when_stale() {
-            let error = CommandError::PRIMARY_IS_DOWN;
-            return Verdict::Refused(Refused { command: Some(command), error });
+            return refused(CommandError::PRIMARY_IS_DOWN);
         }
         // A message goes into the stream, of which a pause is to see the end.
         if self.closed.has(PAUSED)
             && access.publishes
             && let Some(until_ms) = kernel.pause.holds(true, is_exempt, self.now_ms)
         {
-            return Verdict::Held(Deferral::At(Obstacle::Pause, until_ms));
+            return Err(Barred::Held(Deferral::At(Obstacle::Pause, until_ms)));
         }
         match self.admit(kernel, locks, access, is_exempt) {
-            Admission::Passes
-                if caller.reads_messages_only()
-                    && !spec.flags.contains(Flags::WHILE_SUBSCRIBED) =>
-            {
-                let error = CommandError::while_subscribed(&command.full_name);
-                Verdict::Refused(Refused { command: Some(command), error })
-            }
-            // Publishers wait, as those of other messages cannot.
-            Admission::Passes if access.publishes && kernel.pubsub.is_congested() => {
-                Verdict::Held(Deferral::At(Obstacle::Delivery, self.now_ms + 1))
-            }
-            Admission::Passes => Verdict::Passes,
-            Admission::Held(deferral) => Verdict::Held(deferral),
-            Admission::Refused(fault) => {
-                Verdict::Refused(Refused { command: Some(command), error: error_of(fault, kernel) })
-            }
+            Ok(()) => {}
+            Err(Barred::Held(deferral)) => return Err(Barred::Held(deferral)),
+            Err(Barred::Refused(fault)) => return refused(error_of(fault, kernel)),
+        }
+        if caller.reads_messages_only() && !spec.flags.contains(Flags::WHILE_SUBSCRIBED) {
+            return refused(CommandError::while_subscribed(&command.full_name));
+        }
+        // Publishers wait, as those of other messages cannot.
+        match access.publishes && kernel.pubsub.is_congested() {
+            true => Err(self.held_a_little(Obstacle::Delivery)),
+            false => Ok(()),
         }
     }
 
@@ -355,52 +338,59 @@ impl Gates {
         self.closed.has(STALE.into()).then_some(Fault::Stale)
     }
 
-    /// What they say of a request. Some are exempt from a pause of all.
+    /// Whether a request passes. Some are exempt from a pause of all.
+    ///
+    /// # Errors
+    /// When it does not.
     pub fn admit(
         &self,
         kernel: &Kernel,
         locks: &mut ShardLocks<'_>,
         access: Access,
         is_exempt: impl FnOnce() -> bool,
-    ) -> Admission {
+    ) -> Result<(), Barred<Fault>> {
         if access.writes && self.closed.has(READ_ONLY.into()) {
-            return Admission::Refused(Fault::ReadOnly);
+            return Err(Barred::Refused(Fault::ReadOnly));
         }
         if access.writes
             && let Some(fault) = self.closed.to_writes()
         {
             let lacks_memory =
                 access.grows && self.closed.has(LIMITED) && kernel.cannot_fit(access.brings);
-            return Admission::Refused(if lacks_memory { Fault::OutOfMemory } else { fault });
+            return Err(Barred::Refused(if lacks_memory { Fault::OutOfMemory } else { fault }));
         }
         let may_write = access.writes || access.may_write;
         // Threads that change keys publish that.
         if may_write && self.closed.has(IS_CONGESTED) {
-            return Admission::Held(Deferral::At(Obstacle::Delivery, self.now_ms + 1));
+            return Err(self.held_a_little(Obstacle::Delivery));
         }
         if self.closed.has(PAUSED)
             && let Some(until_ms) = kernel.pause.holds(may_write, is_exempt, self.now_ms)
         {
-            return Admission::Held(Deferral::At(Obstacle::Pause, until_ms));
+            return Err(Barred::Held(Deferral::At(Obstacle::Pause, until_ms)));
         }
         if may_write && self.closed.has(IS_LATE) {
-            return Admission::Held(Deferral::On(Obstacle::SlowSync));
+            return Err(Barred::Held(Deferral::On(Obstacle::SlowSync)));
         }
         // Of a program only the calls that need memory are refused, if there is none.
         if access.may_grow
             && self.closed.has(LIMITED)
             && let Room::Soon = kernel.make_room(locks, 0, self.now_ms)
         {
-            return Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1));
+            return Err(self.held_a_little(Obstacle::Memory));
         }
         if access.grows && self.closed.has(LIMITED) {
             return match kernel.make_room(locks, access.brings, self.now_ms) {
-                Room::Enough => Admission::Passes,
-                Room::Soon => Admission::Held(Deferral::At(Obstacle::Memory, self.now_ms + 1)),
-                Room::None => Admission::Refused(Fault::OutOfMemory),
+                Room::Enough => Ok(()),
+                Room::Soon => Err(self.held_a_little(Obstacle::Memory)),
+                Room::None => Err(Barred::Refused(Fault::OutOfMemory)),
             };
         }
-        Admission::Passes
+        Ok(())
+    }
+
+    fn held_a_little<R>(&self, obstacle: Obstacle) -> Barred<R> {
+        Barred::Held(Deferral::At(obstacle, self.now_ms + 1))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::lease::Holding;
 use crate::monitors;
 use crate::pipeline::acknowledge::LEASE_OVER;
 use crate::pipeline::blocking;
-use crate::pipeline::gates::{self, Gates, Verdict};
+use crate::pipeline::gates::{self, Barred, Gates};
 use crate::pipeline::{self, Executed, Execution, Executor, Refused, Stopped, Turn};
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
@@ -356,9 +356,9 @@ impl<'k> Run<'k, '_> {
             return false;
         }
         match gates.judge(kernel, caller, &mut locks, command, args) {
-            Verdict::Passes => {}
-            Verdict::Held(_) => return false,
-            Verdict::Refused(refused) => {
+            Ok(()) => {}
+            Err(Barred::Held(_)) => return false,
+            Err(Barred::Refused(refused)) => {
                 reply(caller, output, |reply| {
                     pipeline::refuse(kernel, counters, reply, &refused);
                 });

@@ -11,7 +11,7 @@ use crate::blocking;
 use crate::caller::{Caller, ReplyMode};
 use crate::command::{Command, Flags};
 use crate::error::{CommandError, Interrupt};
-use crate::gates::{Gates, Verdict};
+use crate::gates::{Barred, Gates};
 use crate::meter::{Meter, Timing};
 use crate::monitors;
 use crate::offload::Job;
@@ -184,12 +184,12 @@ impl<'k> BatchRunner<'k, '_> {
                 self.tell(caller, locks, output);
             }
             match verdict {
-                Verdict::Passes => {}
-                Verdict::Refused(refused) => {
+                Ok(()) => {}
+                Err(Barred::Refused(refused)) => {
                     self.refuse(caller, output, refused);
                     return Passage::IsAnswered;
                 }
-                Verdict::Held(deferral) => {
+                Err(Barred::Held(deferral)) => {
                     return Passage::Ends(Progress::Held { index, deferral });
                 }
             }

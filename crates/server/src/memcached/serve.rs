@@ -26,7 +26,7 @@ use crate::clients::{Client, output_class};
 use crate::command::{Access, Operation, Operations};
 use crate::fetcher::Fetcher;
 use crate::front_ends::{self, Equivalent, Runner, Stages, Stop, lead, prefetch, recycle};
-use crate::gates::{Admission, Gates};
+use crate::gates::{Barred, Gates};
 use crate::pipeline::Guard;
 use crate::suspend::{hold, suspend};
 use crate::turn::Turn;
@@ -436,11 +436,11 @@ fn dump(
     let now_ms = io.now().unix_ms as i64;
     let (gates, mut guard) = (Gates::read_for_all(server.kernel, now_ms), Guard::new(locks));
     match front_ends::admit(&gates, server.kernel, &mut guard, Some(Access::READ)) {
-        Admission::Passes => {}
-        Admission::Held(deferral) => {
+        Ok(()) => {}
+        Err(Barred::Held(deferral)) => {
             return Some(hold(&mut session.waits, server.kernel, deferral, io));
         }
-        Admission::Refused(fault) => {
+        Err(Barred::Refused(fault)) => {
             // In the place of its end.
             session.dump = None;
             let line = format!("SERVER_ERROR {}\r\n", refusal_text(fault));

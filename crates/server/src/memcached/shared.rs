@@ -11,7 +11,7 @@ use super::prefixes::Prefixes;
 use crate::command::{Access, Operations};
 use crate::commands::replica_level::ReplicaLevel;
 use crate::front_ends::Stages;
-use crate::gates::{Admission, Gates};
+use crate::gates::Gates;
 use crate::kernel::Kernel;
 use crate::pipeline::SHARD_PATIENCE;
 
@@ -100,9 +100,9 @@ impl Shared {
         let _under_way;
         let mut locks = kernel.keyspace.impatient_long_locks(SHARD_PATIENCE);
         let gates = Gates::read_for_all(kernel, now_ms);
-        let Admission::Passes = gates.admit(kernel, &mut locks, Access::CHANGE, || false) else {
+        if gates.admit(kernel, &mut locks, Access::CHANGE, || false).is_err() {
             return;
-        };
+        }
         let Ok(mut all) = locks.try_lock_all() else { return };
         _under_way = kernel.passages.enter();
         // A gate may have closed meanwhile, as for a failover, which waits for nothing else. Nor is it time if a client
