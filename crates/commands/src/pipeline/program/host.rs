@@ -10,10 +10,10 @@ use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use super::super::within::{StartOver, Within};
 use super::super::{Context, Done, Mode, Refused, Turn, WEIGHT_MAX, refuse_counting, resolve};
-use super::Effects;
 use super::account::Account;
-use super::outbox;
+use super::outbox::{self, Outbox};
 use super::workspace::{Buffers, WORDS_KEPT_BYTES};
+use super::{Effects, WORKER_TIME};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::command::{Access, Command, Flags};
@@ -70,23 +70,14 @@ pub(super) enum RunsOn<'r> {
 }
 
 impl<'r> RunsOn<'r> {
-    /// On a worker that has so much time.
-    pub(super) fn worker(kernel: &Kernel, time: Duration) -> Self {
-        Self::Worker { until_nanos: (kernel.nanos)() + time.as_nanos() as u64 }
-    }
-
-    /// On another thread.
-    pub(super) fn apart(kernel: &Kernel, run: &'r Arc<Run>, terms: Terms) -> Self {
-        let limit_ms = match terms.is_of_primary {
-            true => 0,
-            false => kernel.config.live().script_time_limit(),
+    /// On the thread that a run occupies, or on a worker.
+    pub(super) fn new(kernel: &Kernel, run: Option<&'r Arc<Run>>, terms: Terms) -> Self {
+        let Some(run) = run else {
+            return Self::Worker { until_nanos: (kernel.nanos)() + WORKER_TIME.as_nanos() as u64 };
         };
-        let time_limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
-        Self::Apart { run, time_limit }
-    }
-
-    fn is_worker(&self) -> bool {
-        matches!(self, Self::Worker { .. })
+        let limit_ms = kernel.config.live().script_time_limit();
+        let is_limited = limit_ms > 0 && !terms.is_of_primary;
+        Self::Apart { run, time_limit: is_limited.then(|| Duration::from_millis(limit_ms)) }
     }
 }
 
@@ -117,7 +108,10 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         account: &'h Account<'h>,
     ) -> Self {
         let (kernel, counters) = (turn.kernel, &account.aside.counters);
-        let mode = if runs_on.is_worker() { Mode::OfProgram } else { Mode::Never };
+        let mode = match runs_on {
+            RunsOn::Worker { .. } => Mode::OfProgram,
+            RunsOn::Apart { .. } => Mode::Never,
+        };
         let meter = Meter::start_aside(kernel, counters, &account.noted);
         let within = Within { turn, mode, meter, counters, errors: &account.errors };
         let calls_left = CALLS_PER_LOOK;
@@ -208,10 +202,9 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         };
         self.account.aside.note(command.id);
         let Self { kernel, caller, locks, buffers, effects, within, .. } = self;
-        let is_on_worker = self.runs_on.is_worker();
         let reply = Reply::new(&mut buffers.reply, proto);
         let (call, last) = ((command, args, None), buffers.last_words.as_args());
-        within.run(call, last, caller, locks, reply, |ctx| enter(ctx, effects, is_on_worker))?;
+        within.run(call, last, caller, locks, reply, |ctx| enter(ctx, effects))?;
         if kernel.clients.has_monitors() && !command.spec.flags.contains(Flags::ADMIN) {
             effects.outbox.show_inner(caller, args);
         }
@@ -298,14 +291,10 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
 }
 
 /// Runs a call in its context, with an undo log if it is the first one that may change keys.
-fn enter(
-    ctx: &mut Context<'_, '_>,
-    effects: &mut Effects,
-    is_on_worker: bool,
-) -> Result<Done, StartOver> {
+fn enter(ctx: &mut Context<'_, '_>, effects: &mut Effects) -> Result<Done, StartOver> {
     match ctx.command.spec.name {
-        "publish" => return publish(ctx, effects, Kind::Channel, is_on_worker),
-        "spublish" => return publish(ctx, effects, Kind::ShardChannel, is_on_worker),
+        "publish" => return publish(ctx, &mut effects.outbox, Kind::Channel),
+        "spublish" => return publish(ctx, &mut effects.outbox, Kind::ShardChannel),
         _ => {}
     }
     let is_covered = match ctx.hashed {
@@ -315,7 +304,7 @@ fn enter(
     if !is_covered {
         return Err(StartOver::WithMoreLocked);
     }
-    if is_on_worker && ctx.kernel.keyspace.has_spilled() && needs_disk(ctx) {
+    if ctx.mode.may_leave() && ctx.kernel.keyspace.has_spilled() && needs_disk(ctx) {
         return Err(StartOver::Elsewhere);
     }
     if !effects.has_written && may_change(ctx.command) {
@@ -326,15 +315,10 @@ fn enter(
 }
 
 /// The message is sent when the program has ended; it replies who would get it now.
-fn publish(
-    ctx: &mut Context<'_, '_>,
-    effects: &mut Effects,
-    kind: Kind,
-    is_on_worker: bool,
-) -> Result<Done, StartOver> {
-    let (args, pubsub, outbox) = (ctx.call.args(), &ctx.kernel.pubsub, &mut effects.outbox);
+fn publish(ctx: &mut Context<'_, '_>, outbox: &mut Outbox, kind: Kind) -> Result<Done, StartOver> {
+    let (args, pubsub) = (ctx.call.args(), &ctx.kernel.pubsub);
     let (channel, message) = (args.at(1), args.at(2));
-    if is_on_worker {
+    if ctx.mode.may_leave() {
         outbox.weight += pubsub.weight_of_patterns(channel, WEIGHT_MAX).min(WEIGHT_MAX + 1);
         if outbox.weight > WEIGHT_MAX {
             return Err(StartOver::Elsewhere);

@@ -294,10 +294,7 @@ impl<'k> Context<'_, 'k> {
             let words = slowlog::shorten(&self.kernel.commands, self.call.args());
             scripts.running.begin(Run::new(program.kind(), program.name(), words, held()))
         });
-        let runs_on = match &ticket {
-            Some(ticket) => RunsOn::apart(self.kernel, ticket.run(), terms),
-            None => RunsOn::worker(self.kernel, WORKER_TIME),
-        };
+        let runs_on = RunsOn::new(self.kernel, ticket.as_ref().map(Ticket::run), terms);
         if self.mode.comes_late() {
             // A pause does not wait for it: if one has begun when the program ends, its writes are undone.
             self.caller.passage = None;
