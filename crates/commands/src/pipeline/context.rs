@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
     }
 
     /// The first `N` arguments behind a name of so many words, and those behind them, if there are so many.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arguments<const N: usize>(
         self,
         words: usize,
