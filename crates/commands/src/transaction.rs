@@ -9,7 +9,7 @@ use tierce_keyspace::{KeyHash, Keyspace};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, KeptRequests};
 
-use crate::command::{Access, Command, Flags, Scope};
+use crate::command::{Access, Command, Flags};
 
 /// Requests for which there is room from the beginning, with arguments and bytes as are usual.
 const REQUESTS_MIN: usize = 16;
@@ -262,21 +262,11 @@ impl Transaction {
         if let Some(hash) = hash {
             return self.keys.push(hash);
         }
-        match command.spec.scope_of(args) {
-            Scope::Nothing | Scope::Apart => {}
-            Scope::Keys | Scope::InTurns => {
-                let keys = command.spec.key_indexes(args);
-                self.keys.extend(keys.map(|index| keyspace.hash(&args[index])));
-            }
+        match command.spec.needed_keys(args) {
+            Some(keys) => self.keys.extend(keys.map(|index| keyspace.hash(&args[index]))),
             // A program may reach for keys that it has not declared, and what ran before it in the transaction cannot
             // be run again: it may have done more than to change keys.
-            Scope::Stepwise
-            | Scope::All
-            | Scope::AllInTurns
-            | Scope::Program
-            | Scope::OfCall(_) => {
-                self.needs_all = true;
-            }
+            None => self.needs_all = true,
         }
     }
 }

@@ -51,6 +51,16 @@ impl Spec {
         }
     }
 
+    /// Where the keys of a call stand whose shards it needs, its name included; `None` if it may need all shards.
+    pub fn needed_keys(&self, args: Args<'_>) -> Option<impl Iterator<Item = usize>> {
+        let most = match self.scope_of(args) {
+            Scope::Nothing | Scope::Apart => 0,
+            Scope::Keys | Scope::InTurns => usize::MAX,
+            _ => return None,
+        };
+        Some(self.key_indexes(args).take(most))
+    }
+
     /// True if a replica that must not show old data, and has lost its primary, answers it.
     pub fn runs_when_stale(&self) -> bool {
         self.flags.contains(Flags::STALE)

@@ -3,7 +3,7 @@
 use tierce_keyspace::{KeyHash, Keyspace};
 use tierce_wire::resp::Args;
 
-use crate::command::{Scope, Spec};
+use crate::command::Spec;
 
 /// What the command that is running has declared.
 #[derive(Clone, Default)]
@@ -17,18 +17,8 @@ pub(super) enum Declared {
 
 impl Declared {
     pub(super) fn of(spec: &Spec, args: Args<'_>, keyspace: &Keyspace) -> Self {
-        match spec.scope_of(args) {
-            Scope::Stepwise
-            | Scope::All
-            | Scope::AllInTurns
-            | Scope::Program
-            | Scope::OfCall(_) => Self::Anything,
-            Scope::Nothing | Scope::Apart => Self::Keys(Vec::new()),
-            Scope::Keys | Scope::InTurns => {
-                let keys = spec.key_indexes(args);
-                Self::Keys(keys.map(|index| keyspace.hash(&args[index])).collect())
-            }
-        }
+        let Some(keys) = spec.needed_keys(args) else { return Self::Anything };
+        Self::Keys(keys.map(|index| keyspace.hash(&args[index])).collect())
     }
 
     pub(super) fn check(&self, keyspace: &Keyspace, hash: KeyHash) {

@@ -120,18 +120,10 @@ impl<'k> Context<'_, 'k> {
     /// commands inside of a guard; to enter one that is not covered panics.
     #[must_use]
     pub fn covers(&self) -> bool {
-        let locks = &*self.guard.locks;
-        match self.command.spec.scope_of(self.call.args()) {
-            Scope::Nothing | Scope::Apart => true,
-            Scope::Keys | Scope::InTurns => {
-                self.declared_keys().into_iter().all(|hash| locks.covers(hash))
-            }
-            Scope::Stepwise
-            | Scope::All
-            | Scope::AllInTurns
-            | Scope::Program
-            | Scope::OfCall(_) => locks.covers_all(),
-        }
+        let (args, locks) = (self.call.args(), &*self.guard.locks);
+        let covers = |index| locks.covers(self.kernel.keyspace.hash(args.at(index)));
+        let keys = self.command.spec.needed_keys(args);
+        keys.map_or_else(|| locks.covers_all(), |mut keys| keys.all(covers))
     }
 
     /// Whether the command runs inside of a guard that holds shards for several.
