@@ -83,15 +83,6 @@ pub struct BatchRunner<'k, 'w> {
     pub has_served: bool,
 }
 
-/// Whether a request is kept for EXEC.
-#[derive(PartialEq, Eq)]
-enum Queued {
-    /// It is.
-    Yes,
-    /// The client may not have so much kept.
-    IsFull,
-}
-
 /// How far the execution of a batch got.
 enum Progress {
     /// All requests were executed.

@@ -5,7 +5,7 @@ use tierce_output::Output;
 use tierce_wire::resp::Args;
 
 use super::refuse::mute;
-use super::{BatchRunner, Progress, Queued, RETRY_ROLE_AFTER_MS, TOO_LARGE_TO_KEEP};
+use super::{BatchRunner, Progress, RETRY_ROLE_AFTER_MS, TOO_LARGE_TO_KEEP};
 use crate::answer::Destination;
 use crate::blocking;
 use crate::caller::{Caller, ReplyMode};
@@ -29,14 +29,6 @@ struct Current<'a, 'k> {
     command: &'k Command,
     args: Args<'a>,
     planned: Planned,
-}
-
-/// The fate of a request that does not pass unseen.
-enum Passage {
-    Runs,
-    IsAnswered,
-    /// The batch ends before it.
-    Ends(Progress),
 }
 
 impl<'k> BatchRunner<'k, '_> {
@@ -94,9 +86,9 @@ impl<'k> BatchRunner<'k, '_> {
             let request = Current { index, command, args, planned };
             if !passes_unseen {
                 match self.pass_gates(request, &gates, caller, locks, input, output, now_ms) {
-                    Passage::Runs => {}
-                    Passage::IsAnswered => continue,
-                    Passage::Ends(ends) => {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(ends) => {
                         progress = ends;
                         break;
                     }
@@ -166,6 +158,10 @@ impl<'k> BatchRunner<'k, '_> {
     }
 
     /// Takes a request that does not pass unseen through the gates, the queue of a transaction, what it needs from disk.
+    /// `false` if it has its answer then, and does not run.
+    ///
+    /// # Errors
+    /// When the batch ends before it.
     #[expect(clippy::too_many_arguments, reason = "the state of the batch")]
     fn pass_gates(
         &self,
@@ -176,7 +172,7 @@ impl<'k> BatchRunner<'k, '_> {
         input: &[u8],
         output: &mut Output,
         now_ms: i64,
-    ) -> Passage {
+    ) -> Result<bool, Progress> {
         if !gates.are_open_to_queue(command) {
             let verdict = gates.judge(self.kernel, caller, locks, command, args);
             if gates.may_evict() {
@@ -187,31 +183,26 @@ impl<'k> BatchRunner<'k, '_> {
                 Ok(()) => {}
                 Err(Barred::Refused(refused)) => {
                     self.refuse(caller, output, refused);
-                    return Passage::IsAnswered;
+                    return Ok(false);
                 }
                 Err(Barred::Held(deferral)) => {
-                    return Passage::Ends(Progress::Held { index, deferral });
+                    return Err(Progress::Held { index, deferral });
                 }
             }
         }
         if caller.is_in_transaction() && command.is_queued() {
-            return match self.queue(caller, output, command, args, planned) {
-                Queued::IsFull => Passage::Ends(Progress::Closing),
-                Queued::Yes => Passage::IsAnswered,
-            };
+            self.queue(caller, output, command, args, planned)?;
+            return Ok(false);
         }
         if gates.has_spilled && caller.waits.may_fetch() {
-            match self.pending_reads(caller, locks, command, input, index, now_ms) {
-                Ok(pending_reads) if pending_reads.is_empty() => {}
-                Ok(pending_reads) => {
-                    return Passage::Ends(Progress::Fetching { index, pending_reads });
-                }
-                Err(busy) => {
-                    return Passage::Ends(Progress::Held { index, deferral: busy.into() });
-                }
+            let pending_reads = self
+                .pending_reads(caller, locks, command, input, index, now_ms)
+                .map_err(|busy| Progress::Held { index, deferral: busy.into() })?;
+            if !pending_reads.is_empty() {
+                return Err(Progress::Fetching { index, pending_reads });
             }
         }
-        Passage::Runs
+        Ok(true)
     }
 
     /// Says how the batch ends at a request that did not come to its end, unless it has its answer, or goes on elsewhere
@@ -400,6 +391,9 @@ impl<'k> BatchRunner<'k, '_> {
     }
 
     /// Keeps a request for EXEC.
+    ///
+    /// # Errors
+    /// When the client may not have so much kept.
     #[inline(never)]
     pub(super) fn queue(
         &self,
@@ -408,14 +402,14 @@ impl<'k> BatchRunner<'k, '_> {
         command: &Command,
         args: Args<'_>,
         planned: Planned,
-    ) -> Queued {
+    ) -> Result<(), Progress> {
         if caller.queue(self.kernel, command, args, planned.hash).is_err() {
             self.counters.add(Stat::QueryLimitDisconnections, 1);
             let error = CommandError::new(TOO_LARGE_TO_KEEP);
             self.refuse(caller, output, Refused { command: Some(command), error });
-            return Queued::IsFull;
+            return Err(Progress::Closing);
         }
         self.reply(caller, output, |reply| reply.queued());
-        Queued::Yes
+        Ok(())
     }
 }
