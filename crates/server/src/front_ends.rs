@@ -443,10 +443,10 @@ fn shorten(request: &impl Request) -> Words {
     shorten_words(words.len(), words.iter().map(AsRef::as_ref))
 }
 
-/// Whether the gates let a request pass, which has this access to the data, if any.
+/// Admits a request, which has this access to the data, if any.
 ///
 /// # Errors
-/// When they do not.
+/// When it is refused, or has to wait.
 pub fn admit(
     gates: &Gates,
     kernel: &Kernel,

@@ -51,7 +51,7 @@ impl Spec {
         }
     }
 
-    /// Where the keys of a call stand whose shards it needs, its name included; `None` if it may need all shards.
+    /// The indexes of the keys whose shards a call needs, its name included; `None` if it may need all shards.
     pub fn needed_keys(&self, args: Args<'_>) -> Option<impl Iterator<Item = usize>> {
         let most = match self.scope_of(args) {
             Scope::Nothing | Scope::Apart => 0,

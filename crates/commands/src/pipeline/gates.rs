@@ -254,10 +254,10 @@ impl Gates {
         self.open
     }
 
-    /// Whether a call of `command` passes. Values that it needs may be on disk.
+    /// Admits a call of `command`. Values that it needs may still be on disk.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it is refused, or has to wait.
     pub fn judge<'k>(
         &self,
         kernel: &'k Kernel,
@@ -338,10 +338,10 @@ impl Gates {
         self.closed.has(STALE.into()).then_some(Fault::Stale)
     }
 
-    /// Whether a request passes. Some are exempt from a pause of all.
+    /// Admits a request. Some are exempt from a pause of all.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it is refused, or has to wait.
     pub fn admit(
         &self,
         kernel: &Kernel,

@@ -21,7 +21,7 @@ pub(super) struct Account<'w> {
 impl<'w> Account<'w> {
     /// An empty one.
     pub(super) fn new(aside: &'w Aside) -> Self {
-        // What the run before has left that did not count.
+        // The run before may not have counted.
         aside.drain(|_, _| {});
         Self {
             aside,
