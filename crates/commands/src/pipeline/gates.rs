@@ -50,6 +50,7 @@ pub(super) fn error_of(fault: Fault, kernel: &Kernel) -> CommandError {
 }
 
 /// The gates of one batch.
+#[derive(Default)]
 pub struct Gates {
     now_ms: i64,
     closed: Closed,
@@ -137,7 +138,7 @@ impl Gates {
     /// Looks at all of them.
     #[inline]
     pub fn read(kernel: &Kernel, caller: &mut Caller, now_ms: i64) -> Self {
-        let mut gates = Self::at(now_ms);
+        let mut gates = Self { now_ms, ..Self::default() };
         gates.reread(kernel, caller);
         gates
     }
@@ -145,24 +146,10 @@ impl Gates {
     /// Looks at those that requests of all protocols have to pass.
     #[inline]
     pub fn read_for_all(kernel: &Kernel, now_ms: i64) -> Self {
-        let mut gates = Self::at(now_ms);
+        let mut gates = Self { now_ms, ..Self::default() };
         let policy = || kernel.config.live().appendfsync();
         gates.open = !gates.read_closed(kernel, policy, ReplicaLevel::of_server(kernel));
         gates
-    }
-
-    #[inline]
-    fn at(now_ms: i64) -> Self {
-        Self {
-            now_ms,
-            closed: Closed::default(),
-            watched: false,
-            has_spilled: false,
-            level: None,
-            open: false,
-            open_to_restricted: false,
-            open_to_queue: false,
-        }
     }
 
     /// Looks at all of them again, behind a request that may have changed some.
