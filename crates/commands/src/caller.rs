@@ -187,18 +187,27 @@ impl Caller {
             self.transaction.as_ref().is_some_and(|transaction| transaction.shows_tracking);
         Self {
             shown_tracking: if shows_tracking { self.tracking().map(Box::new) } else { None },
-            proto: self.proto,
-            db: self.db,
+            authenticated: self.authenticated,
             reply_mode: self.reply_mode,
             monitor: self.monitor,
+            is_primary: self.is_primary,
+            transaction: self.transaction.take(),
+            watch: self.watch.take(),
+            ..self.stand_in()
+        }
+    }
+
+    /// The same client for a command that another thread runs in its name, while the connection waits or goes on.
+    #[must_use]
+    pub(crate) fn stand_in(&self) -> Self {
+        Self {
+            proto: self.proto,
+            db: self.db,
             no_touch: self.no_touch,
             durability: self.durability,
             replica_level: self.replica_level,
             remembers_reads: self.remembers_reads,
-            is_primary: self.is_primary,
-            transaction: self.transaction.take(),
-            watch: self.watch.take(),
-            ..Self::with_rights(Arc::clone(&self.client), self.rights.clone(), self.authenticated)
+            ..Self::with_rights(Arc::clone(&self.client), self.rights.clone(), true)
         }
     }
 
@@ -454,11 +463,6 @@ impl Caller {
     /// Asks for confirmations of replicas in place of `durability-replicas`, or for these again.
     pub fn set_replica_level(&mut self, level: Option<ReplicaLevel>) {
         self.replica_level = level;
-    }
-
-    /// Asks for what another caller has asked for.
-    pub(crate) fn inherit_levels(&mut self, from: &Self) {
-        (self.durability, self.replica_level) = (from.durability, from.replica_level);
     }
 
     /// The replicas that have a write of this client when it is acknowledged; `None` if there need be none.

@@ -43,11 +43,6 @@ impl Caller {
         self.remembers_reads
     }
 
-    /// Remembers what a command reads on another thread, in the name of its caller.
-    pub(crate) fn inherit_tracking(&mut self, caller: &Self) {
-        self.remembers_reads = caller.remembers_reads;
-    }
-
     /// What the client is told behind the reply to a call that another thread runs while the connection gets messages,
     /// if it tracks the keys that the call reads. A change of one may be told before the reply comes that does not show
     /// it.

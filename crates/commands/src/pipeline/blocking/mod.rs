@@ -17,8 +17,6 @@ mod confirmations;
 mod in_vain;
 mod nonblocking;
 
-use std::sync::Arc;
-
 use parking_lot::Mutex;
 use tierce_keyspace::{Db, Key, Waiter};
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
@@ -144,7 +142,7 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
     let about = Blocked {
         to: to.clone(),
         proto: caller.proto,
-        caller: Mutex::new(stand_in(caller)),
+        caller: Mutex::new(caller.stand_in()),
         shards: shards_of(kernel, command.as_args()),
         command,
         group: group.map(Box::from),
@@ -168,16 +166,6 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
             }
         }
     }
-}
-
-/// Runs the command of a client for which other threads act.
-fn stand_in(caller: &Caller) -> Caller {
-    let (client, rights) = (Arc::clone(&caller.client), caller.rights().clone());
-    let mut stand_in = Caller::with_rights(client, rights, true);
-    (stand_in.db, stand_in.proto, stand_in.no_touch) = (caller.db, caller.proto, caller.no_touch);
-    stand_in.inherit_levels(caller);
-    stand_in.inherit_tracking(caller);
-    stand_in
 }
 
 /// Has the connection wait whose command has run away from its worker. This is posted while the keys are locked:

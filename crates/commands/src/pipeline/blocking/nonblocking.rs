@@ -16,7 +16,6 @@ use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
 use super::in_vain::{GONE, TIME_IS_UP, answer_in_vain};
-use super::stand_in;
 use crate::answer::Destination;
 use crate::caller::Caller;
 use crate::clients::{Client, Deferred, Ending, Leaving, NotTaken, Terms};
@@ -106,10 +105,8 @@ pub fn send_away(
     let to = listener(kernel, caller, args.at(args.len() - 1))?;
     let deferred = begin(kernel, caller, &to, command.spec.name, args)?;
     deferred.queue();
-    let mut away = stand_in(caller);
-    away.no_touch = caller.no_touch;
-    let to = Destination::Result(deferred);
-    kernel.offload.push(Job { to, caller: away, command: args.to_owned(), room });
+    let (to, command) = (Destination::Result(deferred), args.to_owned());
+    kernel.offload.push(Job { to, caller: caller.stand_in(), command, room });
     Ok(())
 }
 
