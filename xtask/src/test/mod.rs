@@ -74,6 +74,9 @@ pub fn run(options: &Options) -> Result<(), String> {
                 broken.push(failed);
             }
         }
+        if !broken.is_empty() {
+            break;
+        }
     }
     if !options.no_doc && options.only.is_empty() && options.filter.is_empty() {
         documentation_tests()?;
@@ -122,6 +125,7 @@ fn note(program: &Program, outcome: &Outcome, began: Instant) {
     let name = &program.name;
     let (passed, failed) = (outcome.passed, outcome.failed.len());
     println!("{name}: {passed} passed, {failed} failed, {:.0} s", began.elapsed().as_secs_f64());
+    outcome.failed.iter().for_each(|(test, _)| println!("{name} {test}: failed"));
     let file = format!("{OUTPUT}/{}.txt", name.replace('/', "-"));
     if let Err(error) = fs::write(&file, &outcome.output) {
         println!("{file}: {error}");
