@@ -96,8 +96,10 @@ fn check_all(protocol: Protocol) {
             assert!(server.wait_for_end().success());
             server = launch.start();
         }
-        if example.chapter == "Server" {
-            wait_for_background_work(&server);
+        match example.chapter.as_str() {
+            "Server" => wait_for_background_work(&server),
+            "Pub/sub" => wait_for_the_end_of_subscriptions(&server),
+            _ => {}
         }
     }
     assert!(wrong.is_empty(), "{protocol:?}: {}", wrong.join("\n"));
@@ -173,6 +175,16 @@ fn wait_for_background_work(server: &Server) {
         ["rdb_bgsave_in_progress:0", "aof_rewrite_in_progress:0"]
             .iter()
             .all(|line| info.contains(line))
+    });
+}
+
+/// They end when the server has seen that the connection of an example has.
+fn wait_for_the_end_of_subscriptions(server: &Server) {
+    let mut c = server.connect();
+    wait_until("nobody subscribes to anything", || {
+        let channels = ["PUBSUB CHANNELS", "PUBSUB SHARDCHANNELS"];
+        channels.iter().all(|line| c.ask(line).items().is_empty())
+            && c.ask("PUBSUB NUMPAT").int() == 0
     });
 }
 

@@ -16,6 +16,8 @@
 //! limit.
 
 use std::cell::RefCell;
+#[cfg(debug_assertions)]
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::BitOr;
 use std::sync::Arc;
@@ -475,7 +477,7 @@ type PlacedKey = (DbIndex, Box<[u8]>);
 #[derive(Debug, Default)]
 struct Named {
     changed: Vec<PlacedKey>,
-    named: Vec<PlacedKey>,
+    named: HashSet<PlacedKey>,
 }
 
 #[cfg(debug_assertions)]
@@ -488,7 +490,7 @@ impl Naming {
 
     pub(crate) fn named(&self, db: DbIndex, key: &[u8]) {
         if let Some(naming) = &mut *self.0.borrow_mut() {
-            naming.named.push((db, key.into()));
+            naming.named.insert((db, key.into()));
         }
     }
 }

@@ -75,7 +75,7 @@ pub fn is_enough(pending_reads: &[PendingRead]) -> bool {
 ///
 /// # Errors
 /// [`Busy`] if that is not known, because another thread holds a shard for long. The worker is woken when it is free.
-pub fn add_pending_reads(
+pub fn add_pending_reads_of_call(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
     command: &Command,

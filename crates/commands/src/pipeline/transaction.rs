@@ -280,6 +280,9 @@ impl<'k> Context<'_, 'k> {
             })
         });
         debug_assert!(done.is_ok(), "{} is interrupted", command.full_name);
+        if done.is_err() {
+            self.reply.error(&CommandError::new("ERR the command was interrupted"));
+        }
         if let Some(begin) = muted_from
             && self.caller.hears_nothing()
         {
@@ -385,7 +388,7 @@ fn for_each_request<'k>(
 /// Adds the values on disk that a call needs. EXEC needs those of all queued requests.
 ///
 /// # Errors
-/// [`Busy`], as [`fetch::add_pending_reads`].
+/// [`Busy`], as [`fetch::add_pending_reads_of_call`].
 pub fn add_pending_reads(
     locks: &mut ShardLocks<'_>,
     kernel: &Kernel,
@@ -395,12 +398,20 @@ pub fn add_pending_reads(
     pending_reads: &mut Vec<PendingRead>,
 ) -> Result<(), Busy> {
     let Some(transaction) = caller.transaction.as_ref().filter(|_| command.is_exec()) else {
-        return fetch::add_pending_reads(locks, caller.db, command, args, now_ms, pending_reads);
+        return fetch::add_pending_reads_of_call(
+            locks,
+            caller.db,
+            command,
+            args,
+            now_ms,
+            pending_reads,
+        );
     };
     let mut added = Ok(());
     for_each_request(kernel, caller.db, transaction, |command, args, db| {
         if added.is_ok() && caller.rights().check(command, args).is_ok() {
-            added = fetch::add_pending_reads(locks, db, command, args, now_ms, pending_reads);
+            added =
+                fetch::add_pending_reads_of_call(locks, db, command, args, now_ms, pending_reads);
         }
     });
     added

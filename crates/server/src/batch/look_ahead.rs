@@ -94,7 +94,9 @@ impl<'k> BatchRunner<'k, '_> {
                 // values are fetched in vain.
                 let db = caller.db;
                 let reads = &mut pending_reads;
-                if fetch::add_pending_reads(locks, db, command, args, now_ms, reads).is_err() {
+                if fetch::add_pending_reads_of_call(locks, db, command, args, now_ms, reads)
+                    .is_err()
+                {
                     break;
                 }
             }

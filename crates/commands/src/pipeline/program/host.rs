@@ -338,7 +338,8 @@ fn may_change(command: &Command) -> bool {
 fn needs_disk(ctx: &mut Context<'_, '_>) -> bool {
     let (db, now_ms) = (ctx.caller.db, ctx.now_ms);
     let (command, args, mut reads) = (ctx.command, ctx.call.args(), Vec::new());
-    let added = fetch::add_pending_reads(ctx.guard.locks, db, command, args, now_ms, &mut reads);
+    let added =
+        fetch::add_pending_reads_of_call(ctx.guard.locks, db, command, args, now_ms, &mut reads);
     added.is_err() || !reads.is_empty()
 }
 

@@ -170,12 +170,11 @@ impl<'k> Context<'_, 'k> {
         self.check_terms(program, &terms)?;
         let call = tierce_lua::Call { keys, args, proto: self.reply.proto() };
         let keyspace = &self.kernel.keyspace;
-        let mut hashes: Vec<KeyHash> = keys.iter().map(|key| keyspace.hash(key)).collect();
-        if hashes.is_empty() {
-            // One shard is locked in any case: what runs inside of a guard does not wait.
-            hashes.push(keyspace.hash(b""));
-        }
         let (is_inside, mut is_wide) = (self.is_within(), program.history.begins_wide());
+        // One shard is locked in any case: what runs inside of a guard does not wait.
+        let locked = if keys.is_empty() { &[&b""[..]] } else { keys };
+        let locked = if is_wide { &[] } else { locked };
+        let hashes: Vec<KeyHash> = locked.iter().map(|key| keyspace.hash(key)).collect();
         loop {
             let run = |ctx: &mut Context<'_, 'k>| {
                 let held = || match is_inside || is_wide {
@@ -299,7 +298,7 @@ impl<'k> Context<'_, 'k> {
             // A pause does not wait for it: if one has begun when the program ends, its writes are undone.
             self.caller.passage = None;
         }
-        Workspace::with(self.kernel, |workspace| {
+        let (outcome, effects) = Workspace::with(self.kernel, |workspace| {
             let (machine, buffers, aside) = workspace.parts();
             let (account, on) = (Account::new(aside), (runs_on, terms));
             let (outcome, effects) =
@@ -317,13 +316,14 @@ impl<'k> Context<'_, 'k> {
             let is_seen = effects.has_written || effects.outbox.has_messages();
             if has_ended && is_seen && self.is_held_back(effects.has_written) {
                 self.keep(effects, false);
-                return Err(Interrupt::Gate.into());
+                return Err(CommandError::from(Interrupt::Gate));
             }
             if !matches!(outcome, Outcome::Stopped(Stop::Undeclared | Stop::Long)) {
                 account.book(self.kernel, self.counters);
             }
-            self.end_program(program, outcome, ticket.as_ref(), effects, terms)
-        })
+            Ok((outcome, effects))
+        })?;
+        self.end_program(program, outcome, ticket.as_ref(), effects, terms)
     }
 
     /// Runs it once. The caller decides whether its effects stay.
