@@ -113,11 +113,13 @@ pub struct Noted {
     pub latency: Mutex<LatencyMonitor>,
 }
 
-/// Durations from which on something is noted; `u64::MAX` for never.
+/// Durations from which on something is noted, as they are configured.
 #[derive(Clone, Copy)]
 struct Thresholds {
-    slow_nanos: u64,
-    spike_nanos: u64,
+    /// Negative for never.
+    slow_micros: i64,
+    /// 0 for never.
+    spike_ms: u64,
     /// Every command is timed alone.
     exact: bool,
 }
@@ -129,12 +131,11 @@ impl Thresholds {
 
     #[inline]
     fn of(kernel: &Kernel) -> Self {
-        let slow = kernel.config.live().slowlog_log_slower_than();
-        let spike = kernel.config.live().latency_monitor_threshold();
+        let slow_micros = kernel.config.live().slowlog_log_slower_than();
         Self {
-            slow_nanos: u64::try_from(slow).map_or(u64::MAX, |micros| micros.saturating_mul(1000)),
-            spike_nanos: if spike == 0 { u64::MAX } else { spike.saturating_mul(1_000_000) },
-            exact: (0..Self::RUN_MICROS).contains(&slow),
+            slow_micros,
+            spike_ms: kernel.config.live().latency_monitor_threshold(),
+            exact: (0..Self::RUN_MICROS).contains(&slow_micros),
         }
     }
 }
@@ -186,15 +187,22 @@ impl<'k> Meter<'k> {
         client: &Client,
         last: impl FnOnce() -> Words,
     ) -> Timing {
+        if let Some(timing) = self.begin_within(call) {
+            return timing;
+        }
+        self.end_run(client, last);
+        self.enter(call)
+    }
+
+    /// The same for a call that ends no run; `None` for one that does.
+    #[inline]
+    pub fn begin_within(&mut self, call: &impl Accounted) -> Option<Timing> {
         // Most calls are of the same kind as the one before.
         if call.id() == self.latest && self.room > 0 {
             self.room -= 1;
-            return Timing::Run;
+            return Some(Timing::Run);
         }
-        if self.must_end_run(call) {
-            self.end_run(client, last);
-        }
-        self.enter(call)
+        if self.must_end_run(call) { None } else { Some(self.enter(call)) }
     }
 
     /// Whether the run has to be booked before this call, which does not continue it, is entered.
@@ -387,10 +395,11 @@ impl<'k> Meter<'k> {
         client: &Client,
         words: impl FnOnce() -> Words,
     ) {
-        if nanos >= self.thresholds.slow_nanos {
+        let Thresholds { slow_micros, spike_ms, .. } = self.thresholds;
+        if slow_micros >= 0 && nanos / 1000 >= slow_micros as u64 {
             self.log_slow(nanos, calls, client, words());
         }
-        if nanos >= self.thresholds.spike_nanos {
+        if spike_ms > 0 && nanos / 1_000_000 >= spike_ms {
             let seconds = clock::unix_ms() / 1000;
             let latency = self.aside.map_or(&self.kernel.latency, |aside| &aside.latency);
             latency.lock().record(event, seconds, nanos / 1_000_000);

@@ -88,41 +88,40 @@ impl Counters {
 
     /// Adds what was counted elsewhere; only by the owner.
     pub fn add_counted(&self, counted: Counted, by: u64) {
-        self.bump(counted.0, by);
-    }
-
-    #[inline]
-    fn bump(&self, at: usize, by: u64) {
-        let word = &self.words[at];
-        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+        bump(&self.words[counted.0], by);
     }
 
     /// Adds to a counter; only by the worker that owns it.
     #[inline]
     pub fn add(&self, stat: Stat, by: u64) {
-        self.bump(stat as usize, by);
+        bump(&self.words[stat as usize], by);
     }
 
     /// Counts `calls` of a command that took `nanos` together; only by the owner.
     #[inline]
     pub fn ran(&self, command: CommandId, calls: u64, nanos: u64) {
-        let base = base_of(command);
-        self.bump(base, calls);
-        self.bump(base + 1, nanos);
+        let words = &self.words[base_of(command)..][..COMMAND_STRIDE];
+        bump(&words[0], calls);
+        bump(&words[1], nanos);
         // Most runs are of one call, and dividing takes as long as all the rest here.
         let each_nanos = if calls > 1 { nanos / calls } else { nanos };
-        self.bump(base + COMMAND_WORDS + bucket_of(each_nanos), calls);
+        bump(&words[COMMAND_WORDS + bucket_of(each_nanos)], calls);
     }
 
     /// Counts a call that was refused before it ran; only by the owner.
     pub fn refused(&self, command: CommandId) {
-        self.bump(base_of(command) + 2, 1);
+        bump(&self.words[base_of(command) + 2], 1);
     }
 
     /// Counts a call that ended in an error; only by the owner.
     pub fn failed(&self, command: CommandId) {
-        self.bump(base_of(command) + 3, 1);
+        bump(&self.words[base_of(command) + 3], 1);
     }
+}
+
+#[inline]
+fn bump(word: &AtomicU64, by: u64) {
+    word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
 fn len_for(commands: usize) -> usize {
