@@ -66,8 +66,8 @@ impl ReplicaLevel {
     #[inline]
     pub fn of_server(engine: &Engine) -> Option<Self> {
         let live = engine.config.live();
-        let (replicas, is_logged) = (live.durability_replicas(), live.durability_replicas_logged());
-        Self { replicas: replicas as usize, is_logged }.if_any()
+        let replicas = live.durability_replicas() as usize;
+        (replicas > 0).then(|| Self { replicas, is_logged: live.durability_replicas_logged() })
     }
 
     /// `None` for no replicas.

@@ -112,7 +112,7 @@ impl Pause {
     /// Whether a pause is running.
     #[inline]
     pub fn is_on(&self, now_ms: i64) -> bool {
-        self.is_held() | (self.until_ms.load(Relaxed) > now_ms)
+        self.is_held() || self.until_ms.load(Relaxed) > now_ms
     }
 
     /// The running pause: what it is for and how long it lasts, in milliseconds.

@@ -60,11 +60,21 @@ pub struct Gates {
     pub has_spilled: bool,
     /// The replicas that have a write before it is acknowledged.
     pub level: Option<ReplicaLevel>,
-    open: bool,
-    /// They would be open, but not everything is allowed to the caller.
-    open_to_restricted: bool,
-    /// They would be open, but the caller queues its requests.
-    open_to_queue: bool,
+    open: Open,
+}
+
+/// How requests on data may pass without another look.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Open {
+    /// They may not.
+    #[default]
+    No,
+    /// If they are allowed to the caller.
+    ToAllowed,
+    /// Into the queue of a transaction.
+    ToQueue,
+    /// All of them.
+    ToAll,
 }
 
 /// Why requests may not pass unseen: a bit for each cause, those of the role as it has them.
@@ -87,24 +97,28 @@ const LIMITED: u16 = 1 << 13;
 const IS_CONGESTED: u16 = 1 << 14;
 
 impl Closed {
-    /// Calls `see` with each cause, and whether it is there. The pause comes first and the role behind it: a failover
-    /// pauses clients before it changes the role.
+    /// Calls `is_enough` with each cause, and whether it is there, until that returns `true`, and returns whether it has.
+    /// The pause comes first and the role behind it: a failover pauses clients before it changes the role.
     #[inline(always)]
-    fn each(
+    fn any(
         kernel: &Kernel,
         policy: impl Fn() -> SyncPolicy,
         now_ms: i64,
-        mut see: impl FnMut(bool, u16),
-    ) {
-        see(kernel.pause.is_on(now_ms), PAUSED);
-        see(kernel.durability.refuses_writes(), REFUSES_WRITES);
-        see(kernel.durability.holds_back(policy), IS_LATE);
-        see(kernel.persistence.refuses_writes(), CANNOT_SAVE);
-        let role = u16::from(kernel.role.closes_to_some());
-        see(role != 0, role);
-        see(kernel.loading.is_on(), IS_LOADING);
-        see(kernel.keyspace.has_memory_limit(), LIMITED);
-        see(is_congested(kernel), IS_CONGESTED);
+        mut is_enough: impl FnMut(bool, u16) -> bool,
+    ) -> bool {
+        // Asked for once: behind each look at another's word it would be loaded again.
+        let engine = &*kernel.engine;
+        is_enough(kernel.pause.is_on(now_ms), PAUSED)
+            || is_enough(engine.durability.refuses_writes(), REFUSES_WRITES)
+            || is_enough(engine.durability.holds_back(policy), IS_LATE)
+            || is_enough(engine.persistence.refuses_writes(), CANNOT_SAVE)
+            || {
+                let role = u16::from(kernel.role.closes_to_some());
+                is_enough(role != 0, role)
+            }
+            || is_enough(engine.loading.is_on(), IS_LOADING)
+            || is_enough(engine.keyspace.has_memory_limit(), LIMITED)
+            || is_enough(is_congested(kernel), IS_CONGESTED)
     }
 
     fn has(self, any: u16) -> bool {
@@ -138,7 +152,7 @@ impl Gates {
     /// Looks at all of them.
     #[inline]
     pub fn read(kernel: &Kernel, caller: &mut Caller, now_ms: i64) -> Self {
-        let mut gates = Self { now_ms, ..Self::default() };
+        let mut gates = Self::at(now_ms);
         gates.reread(kernel, caller);
         gates
     }
@@ -146,27 +160,37 @@ impl Gates {
     /// Looks at those that requests of all protocols have to pass.
     #[inline]
     pub fn read_for_all(kernel: &Kernel, now_ms: i64) -> Self {
-        let mut gates = Self { now_ms, ..Self::default() };
+        let mut gates = Self::at(now_ms);
         let policy = || kernel.config.live().appendfsync();
-        gates.open = !gates.read_closed(kernel, policy, ReplicaLevel::of_server(kernel));
+        if !gates.read_closed(kernel, policy, ReplicaLevel::of_server(kernel)) {
+            gates.open = Open::ToAll;
+        }
         gates
     }
 
-    /// Looks at all of them again, behind a request that may have changed some.
+    /// At this time, before the first look: they let nothing pass.
     #[inline]
+    pub fn at(now_ms: i64) -> Self {
+        Self { now_ms, ..Self::default() }
+    }
+
+    /// Looks at all of them again, behind a request that may have changed some. In line, as each batch begins with that:
+    /// a call costs 30 instructions.
+    #[inline(always)]
     pub fn reread(&mut self, kernel: &Kernel, caller: &mut Caller) {
         caller.renew_rights(&kernel.acl.users);
         let level = caller.replica_level(kernel);
-        let is_closed = self.read_closed(kernel, || caller.sync_policy(kernel), level);
-        let is_special = is_closed
-            | !caller.authenticated
-            | (caller.reply_mode != ReplyMode::On)
-            | caller.gets_messages();
-        let queues = caller.is_in_transaction();
-        let is_restricted = caller.rights().are_restricted();
-        self.open = !is_special & !queues & !is_restricted;
-        self.open_to_restricted = !is_special & !queues & is_restricted;
-        self.open_to_queue = !is_special & queues & !is_restricted;
+        let is_closed = self.read_closed(kernel, || caller.sync_policy(kernel), level)
+            || !caller.authenticated
+            || caller.reply_mode != ReplyMode::On
+            || caller.gets_messages();
+        self.open = match caller.is_in_transaction() {
+            _ if is_closed => Open::No,
+            false if !caller.rights().are_restricted() => Open::ToAll,
+            false => Open::ToAllowed,
+            true if !caller.rights().are_restricted() => Open::ToQueue,
+            true => Open::No,
+        };
     }
 
     /// `true` if a gate is closed to some requests, or somebody watches. Which gate that is, is looked up only then.
@@ -177,9 +201,10 @@ impl Gates {
         policy: impl Fn() -> SyncPolicy,
         level: Option<ReplicaLevel>,
     ) -> bool {
-        let mut is_closed =
-            level.is_some() | kernel.clients.has_monitors() | kernel.keyspace.has_spilled();
-        Closed::each(kernel, &policy, self.now_ms, |is_so, _| is_closed |= is_so);
+        let is_closed = level.is_some()
+            || kernel.clients.has_monitors()
+            || kernel.keyspace.has_spilled()
+            || Closed::any(kernel, &policy, self.now_ms, |is_so, _| is_so);
         (self.closed, self.level) = (Closed::default(), None);
         (self.watched, self.has_spilled) = (false, false);
         if is_closed {
@@ -196,8 +221,9 @@ impl Gates {
         level: Option<ReplicaLevel>,
     ) {
         let closed = &mut self.closed.0;
-        Closed::each(kernel, policy, self.now_ms, |is_so, bit| {
+        Closed::any(kernel, policy, self.now_ms, |is_so, bit| {
             *closed |= if is_so { bit } else { 0 };
+            false
         });
         self.watched = kernel.clients.has_monitors();
         self.has_spilled = kernel.keyspace.has_spilled();
@@ -212,21 +238,19 @@ impl Gates {
     /// Whether `command` passes without another look, and changes nothing that is decided here.
     #[inline]
     pub fn are_open(&self, command: &Command) -> bool {
-        self.open & command.is_data_only
+        self.are_open_to_all() && command.is_data_only
     }
 
-    /// Whether a call of `command` passes without another look, which may have to be allowed to the caller.
+    /// Whether a call of `command` passes because it is allowed to the caller, to whom not everything is.
     #[inline]
     pub fn are_open_to(&self, caller: &Caller, command: &Command, args: Args<'_>) -> bool {
-        self.are_open(command)
-            || self.open_to_restricted & command.is_data_only
-                && caller.rights().allow(command, args)
+        self.open == Open::ToAllowed && command.is_data_only && caller.rights().allow(command, args)
     }
 
     /// Whether `command` may be queued without another look.
     #[inline]
     pub fn are_open_to_queue(&self, command: &Command) -> bool {
-        self.open_to_queue & command.is_data_only
+        self.open == Open::ToQueue && command.is_data_only
     }
 
     /// `true` if [`Gates::judge`] may remove keys to make room.
@@ -238,7 +262,7 @@ impl Gates {
     /// Whether every request on data passes without another look.
     #[inline]
     pub fn are_open_to_all(&self) -> bool {
-        self.open
+        self.open == Open::ToAll
     }
 
     /// Admits a call of `command`. Values that it needs may still be on disk.
