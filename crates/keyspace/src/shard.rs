@@ -287,7 +287,7 @@ impl<'k> Held<'k> {
     }
 
     /// Locks the shard if it is free.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_lock(slots: &'k [Slot], index: usize) -> Option<Self> {
         interleaving::pass("lock");
         let slot = &slots[index];

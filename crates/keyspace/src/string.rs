@@ -55,6 +55,7 @@ impl<'a> NewString<'a> {
         Self(Content::Blob(Arc::clone(bytes)))
     }
 
+    #[inline]
     fn len(&self) -> usize {
         match &self.0 {
             Content::Embedded(bytes) | Content::Raw(bytes) => bytes.len(),
@@ -281,6 +282,7 @@ impl Db<'_> {
         self.at.keyspace.value_len_max()
     }
 
+    #[inline]
     pub(crate) fn check_len(&self, len: u64) -> Result<()> {
         let max = self.value_len_max();
         if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }

@@ -167,12 +167,16 @@ impl Keyspace {
         (0..self.shard_count()).any(|shard| self.is_busy(shard))
     }
 
-    /// Locks a shard.
-    #[inline]
-    pub(crate) fn lock_shard(&self, index: usize, on_busy: OnBusy) -> Result<Held<'_>, Busy> {
+    /// Locks a shard. In line wherever it is called: a call, which returns the lock through memory, costs 15 instructions.
+    #[inline(always)]
+    pub(crate) fn lock_shard(
+        &self,
+        index: usize,
+        on_busy: impl FnOnce() -> OnBusy,
+    ) -> Result<Held<'_>, Busy> {
         match Held::try_lock(&self.slots, index) {
             Some(held) => Ok(held),
-            None => self.lock_contended(index, on_busy),
+            None => self.lock_contended(index, on_busy()),
         }
     }
 
