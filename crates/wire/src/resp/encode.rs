@@ -99,7 +99,10 @@ impl<'a> Encoder<'a> {
     /// A string of any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.out.reserve(HEADER_LEN_MAX + bytes.len() + 2);
+        // A long one must not make the buffer grow twice. For short ones asking takes as long as writing the header.
+        if bytes.len() >= SHORT_NUMBERS.len() {
+            self.out.reserve(HEADER_LEN_MAX + bytes.len() + 2);
+        }
         self.bulk_header(bytes.len());
         self.out.extend_from_slice(bytes);
         self.crlf();
