@@ -14,7 +14,7 @@ pub struct Io<'a> {
     pub(crate) consumed: usize,
     pub(crate) wanted: usize,
     /// A part of the input that is kept out of it.
-    pub(crate) apart: Option<Box<Apart>>,
+    pub(crate) apart: &'a mut Option<Box<Apart>>,
     /// Whether that is to go back to its place.
     pub(crate) joined: bool,
     /// Whether the worker's mail goes before the output.
@@ -32,6 +32,7 @@ impl<'a> Io<'a> {
         output: &'a mut Output,
         control: &'a mut Control,
         info: &'a ConnInfo,
+        apart: &'a mut Option<Box<Apart>>,
         timers: &'a mut Timers,
         now: Now,
     ) -> Self {
@@ -40,7 +41,7 @@ impl<'a> Io<'a> {
             input: &[],
             consumed,
             wanted,
-            apart: None,
+            apart,
             joined: false,
             mail_first: false,
             output,
@@ -89,7 +90,7 @@ impl<'a> Io<'a> {
     pub fn set_apart(&mut self, at: usize, len: usize) {
         assert!(self.apart.is_none(), "one value of a connection at a time");
         assert!(self.input().get(at..).is_some_and(|begun| begun.len() < len), "it is incomplete");
-        self.apart = Some(Box::new(Apart::new(at, len)));
+        *self.apart = Some(Box::new(Apart::new(at, len)));
     }
 
     /// Where in the input the value was that is kept out of it, and how much of it has arrived.
@@ -111,7 +112,7 @@ impl<'a> Io<'a> {
 
     /// Gives back what [`Io::take_apart`] returned in this call, for another time. `at` is where it was.
     pub fn put_back_apart(&mut self, at: usize, bytes: Vec<u8>) {
-        self.apart = Some(Box::new(Apart::from_bytes(at, bytes)));
+        *self.apart = Some(Box::new(Apart::from_bytes(at, bytes)));
     }
 
     /// Puts the value back to its place in the input, for the next call. This copies it.

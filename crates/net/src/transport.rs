@@ -85,7 +85,7 @@ impl Transport {
 
     /// Sends once. Bytes that were not sent have to come first in the next call, unchanged: encrypted ones may have
     /// been sent in part. [`is_full`](Self::is_full) tells whether there is room for more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -182,7 +182,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     would_block_is_zero(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
 }
 
-#[inline]
+#[inline(always)]
 fn would_block_is_zero(mut send: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match send() {

@@ -105,6 +105,7 @@ pub struct Part {
 impl Part {
     /// Bytes, attached ones among them.
     #[expect(clippy::len_without_is_empty, reason = "only its length is asked for")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.end.buffer - self.start.buffer + self.end.attached_bytes - self.start.attached_bytes
     }
@@ -333,6 +334,7 @@ impl Output {
         self.place()
     }
 
+    #[inline]
     fn place(&self) -> Mark {
         Mark {
             buffer: self.buffer.len(),
@@ -411,6 +413,7 @@ impl Output {
     }
 
     /// The output of the present call.
+    #[inline]
     pub fn part(&self) -> Part {
         assert!(self.buffer.len() >= self.start.buffer, "output of another connection was removed");
         Part { start: self.start, end: self.place() }

@@ -58,13 +58,14 @@ impl<S: Service> Worker<S> {
         }
         conn.readable = !conn.hung_up;
         conn.hang_up_reported |= hang_up;
-        let waits_in_vain = match conn.phase {
-            Phase::Open => false,
-            Phase::Suspended(OnHangup::Close) => hang_up,
-            // No reply can reach the peer, but what it has asked for is done.
-            Phase::Suspended(OnHangup::Wait) => false,
-            Phase::Handshaking | Phase::Flushing | Phase::Lingering => broken,
-        };
+        let waits_in_vain = hang_up
+            && match conn.phase {
+                Phase::Open => false,
+                Phase::Suspended(OnHangup::Close) => true,
+                // No reply can reach the peer, but what it has asked for is done.
+                Phase::Suspended(OnHangup::Wait) => false,
+                Phase::Handshaking | Phase::Flushing | Phase::Lingering => broken,
+            };
         if waits_in_vain {
             self.core.schedule_close(token, CloseReason::Peer);
             self.run_pending_closes();
@@ -149,12 +150,12 @@ impl<S: Service> Worker<S> {
             InputBuffer::Rest => conn.rest.bytes(),
         };
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
-        let without = Io::without_input(output, control, info, &mut core.timers, core.now);
-        let mut io = Io { input, apart: conn.apart.take(), ..without };
+        let (apart, timers) = (&mut conn.apart, &mut core.timers);
+        let without = Io::without_input(output, control, info, apart, timers, core.now);
+        let mut io = Io { input, ..without };
         let flow = self.service.input(&mut self.state, session, &mut io);
         let (consumed, wanted, joined) = (io.consumed, io.wanted, io.joined);
         let mail_first = io.mail_first;
-        conn.apart = io.apart;
         match buffer {
             InputBuffer::Scratch(len) if consumed == len => {}
             InputBuffer::Scratch(len) => {
@@ -171,8 +172,8 @@ impl<S: Service> Worker<S> {
         self.after_call(token, flow);
     }
 
-    /// Applies what a call to the session has decided.
-    #[inline]
+    /// Applies what a call to the session has decided. In line behind the calls with input: a call costs 20 instructions.
+    #[inline(always)]
     pub(super) fn after_call(&mut self, token: Token, flow: Flow) {
         let goes_on = |conn: &Conn<S::Session>| {
             flow == Flow::Continue && conn.phase == Phase::Open && !conn.hung_up
@@ -272,15 +273,15 @@ impl<S> Core<S> {
         if bytes.is_empty() {
             return true;
         }
-        let result = conn.transport.send(conn.socket.as_fd(), bytes, &mut self.tls.buffers);
-        if let Ok(sent) = result
-            && sent == bytes.len()
-        {
-            self.metrics.bytes_out += sent as u64;
-            self.output.take_back_plain();
-        } else {
-            self.note_sent(token, self.output.part(), result);
-            self.output.discard_part();
+        match conn.transport.send(conn.socket.as_fd(), bytes, &mut self.tls.buffers) {
+            Ok(sent) if sent == bytes.len() => {
+                self.metrics.bytes_out += sent as u64;
+                self.output.take_back_plain();
+            }
+            result => {
+                self.note_sent(token, self.output.part(), result);
+                self.output.discard_part();
+            }
         }
         true
     }
@@ -346,7 +347,9 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], tls: &mut Buffers) -> Rece
     let into_scratch = kept <= REJOIN_BYTES_MAX;
     let buffer = if into_scratch {
         let (front, room) = scratch.split_at_mut(kept);
-        front.copy_from_slice(conn.rest.bytes());
+        if kept > 0 {
+            front.copy_from_slice(conn.rest.bytes());
+        }
         room
     } else {
         let spare = conn.rest.spare(SPARE_BYTES_MIN);

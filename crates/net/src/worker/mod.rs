@@ -351,7 +351,8 @@ impl<S: Service> Worker<S> {
         }
         let token = Token::new(conn.info.key);
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
-        let mut io = Io::without_input(output, control, info, &mut core.timers, core.now);
+        let (apart, timers) = (&mut conn.apart, &mut core.timers);
+        let mut io = Io::without_input(output, control, info, apart, timers, core.now);
         let flow = self.service.timer(&mut self.state, session, &mut io);
         self.after_call(token, flow);
     }
