@@ -21,7 +21,9 @@ use crate::results;
 use crate::session::Session;
 use crate::waiting::{Awaited, Waits};
 
-/// A connection of any protocol.
+/// A connection of any protocol. Which one it is has a byte of its own: each request asks for that several times, and a
+/// mark among the states of [`Waits`] takes twice as long to read.
+#[repr(u8)]
 pub enum AnySession {
     /// Speaks RESP.
     Resp(Session),
@@ -39,15 +41,6 @@ impl AnySession {
             Self::Resp(session) => &session.caller.client,
             Self::Memcached(session) => &session.client,
             Self::PedroKv(session) => &session.client,
-        }
-    }
-
-    /// Memory for the state of an incomplete request.
-    #[inline]
-    pub fn parser_bytes(&self) -> usize {
-        match self {
-            Self::Resp(session) => session.parser.memory_bytes(),
-            Self::Memcached(_) | Self::PedroKv(_) => 0,
         }
     }
 
@@ -76,16 +69,6 @@ impl AnySession {
         match self {
             Self::Resp(session) => session.caller.sync_policy(kernel),
             Self::Memcached(_) | Self::PedroKv(_) => kernel.config.live().appendfsync(),
-        }
-    }
-
-    /// `true` if it waits for nothing, and its replies for nothing that its own writes lead to.
-    #[inline]
-    pub fn is_quiet(&self) -> bool {
-        match self {
-            Self::Resp(session) => session.caller.waits.is_quiet(),
-            Self::Memcached(session) => session.waits.is_quiet(),
-            Self::PedroKv(session) => session.waits.is_quiet(),
         }
     }
 

@@ -57,7 +57,7 @@ pub struct Worker {
 pub struct Dispatcher(pub Arc<Server>);
 
 impl Dispatcher {
-    /// What remains to be done when a session has been called with input.
+    /// What remains to be done when a session has been called with input. It is quiet if neither it nor its replies wait.
     #[inline(always)]
     fn after_input(
         &self,
@@ -65,16 +65,15 @@ impl Dispatcher {
         session: &mut AnySession,
         io: &mut Io<'_>,
         flow: Flow,
+        is_quiet: bool,
     ) -> Flow {
         let server = &*self.0;
-        let is_quiet = session.is_quiet() && !server.bucket.is_on();
         if !is_quiet {
             note_waits(server, worker, session, io);
         }
         let apart = io.apart().map_or(0, |(_, len)| len);
         let client = session.client();
         client.note_backlogs(io.input().len() + apart, Client::backlog_of(io.output()));
-        client.parser_bytes.store(session.parser_bytes(), Relaxed);
         server.clients.memory.count(client);
         if flow == Flow::Continue {
             arm_idle_timer(server, io);
@@ -184,46 +183,51 @@ impl Service for Dispatcher {
         counters.add(Stat::Reads, 1);
         let client = session.client();
         client.active_ms.store(io.now().unix_ms as i64, Relaxed);
+        let is_closing = client.is_closing();
         let was_stranger = session.is_stranger();
         // Replies from before RESET are no stranger's.
         if was_stranger && !io.output().follows_unsent() {
             io.set_output_class(session.output_class(server));
         }
-        if session.client().is_closing() && !session.waits().is_for_reply() {
+        if is_closing && !session.waits().is_for_reply() {
             // Others have decided that it has got its last reply.
             return Flow::Close;
         }
-        let flow = match session {
+        let (flow, is_quiet) = match session {
             AnySession::Resp(session) => {
                 let was_class = output_class_of(&session.caller);
                 let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
                 let mut runner = BatchRunner::new(server, counters, memory, fetcher);
                 let flow = runner.serve(session, io);
+                let caller = &session.caller;
+                caller.client.parser_bytes.store(session.parser.memory_bytes(), Relaxed);
                 if runner.has_served {
                     // They have waited for longer than the client that pushed.
                     io.send_mail_first();
                 }
-                let class = output_class_of(&session.caller);
+                let class = output_class_of(caller);
                 if class != was_class {
                     io.set_output_class(class);
                 }
-                replication::feed(server, &session.caller, io, flow)
+                (replication::feed(server, caller, io, flow), caller.waits.is_quiet())
             }
             AnySession::Memcached(session) => {
                 let (memory, fetcher) = (&mut worker.memcached, &mut worker.fetcher);
                 let host = Host { kernel: &server.kernel, memcached: &server.memcached };
-                memcached::serve(host, worker.index, memory, fetcher, session, io)
+                let flow = memcached::serve(host, worker.index, memory, fetcher, session, io);
+                (flow, session.waits.is_quiet())
             }
             AnySession::PedroKv(session) => {
                 let (memory, fetcher) = (&mut worker.pedrokv, &mut worker.fetcher);
                 let shared = &server.pedrokv;
-                pedrokv::serve(server, shared, counters, memory, fetcher, session, io)
+                let flow = pedrokv::serve(server, shared, counters, memory, fetcher, session, io);
+                (flow, session.waits.is_quiet())
             }
         };
         if was_stranger && !session.is_stranger() {
             io.set_output_class(session.output_class(server));
         }
-        self.after_input(worker, session, io, flow)
+        self.after_input(worker, session, io, flow, is_quiet && !server.bucket.is_on())
     }
 
     fn turn_end(

@@ -276,6 +276,7 @@ impl Client {
     }
 
     /// Whether another client has killed it, or its connection ends.
+    #[inline]
     pub fn is_closing(&self) -> bool {
         self.flags.load(Relaxed) & ClientFlags::CLOSING.0 != 0
     }
