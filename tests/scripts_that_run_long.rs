@@ -35,9 +35,10 @@ fn others_are_served_and_those_that_need_its_keys_are_told() {
     let (server, mut c, mut runner) = endless(ENDLESS_ALONE, "held");
     wait_for_busy(&mut c, "held");
     // On the only worker.
-    c.check("SET free 1", "+OK");
+    let free = free_key(&mut c);
+    c.check(&format!("SET {free} 1"), "+OK");
     c.check("PING", "+PONG");
-    c.check("EVAL 'return redis.call(\"incr\", KEYS[1])' 1 free", ":2");
+    c.check(&format!("EVAL 'return redis.call(\"incr\", KEYS[1])' 1 {free}"), ":2");
     c.check("FLUSHALL", BUSY);
     c.check("MULTI", "+OK");
     c.check("GET held", "+QUEUED");
