@@ -64,6 +64,8 @@ impl<'k> BatchRunner<'k, '_> {
             return Progress::Closing;
         }
         let mut progress = Progress::Through;
+        // The last request that has run: its words stand for those that the meter has timed together.
+        let mut ran = 0;
         for (index, args) in self.batch.iter(input).enumerate() {
             let planned = match self.batch.len() {
                 1 => self.plan.plan_one(self.kernel, args),
@@ -98,7 +100,7 @@ impl<'k> BatchRunner<'k, '_> {
                 }
             }
             let timing = meter.begin_within(command).unwrap_or_else(|| {
-                let last = self.batch.get(index.saturating_sub(1), input);
+                let last = self.batch.get(ran, input);
                 meter.begin(command, &caller.client, || slowlog::shorten(commands, last))
             });
             if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
@@ -112,6 +114,7 @@ impl<'k> BatchRunner<'k, '_> {
                     }
                 }
             }
+            ran = index;
             if let Some(access) = access {
                 let has_written = self.has_written(caller, locks, access);
                 self.held.cut(output, has_written);
@@ -152,7 +155,7 @@ impl<'k> BatchRunner<'k, '_> {
                 break;
             }
         }
-        let last = || slowlog::shorten(commands, self.batch.get(self.batch.len() - 1, input));
+        let last = || slowlog::shorten(commands, self.batch.get(ran, input));
         meter.finish(&caller.client, last);
         if matches!(progress, Progress::Through) && meter.read_nanos() >= until_nanos {
             progress = Progress::Yielding { index: self.batch.len() - 1 };
