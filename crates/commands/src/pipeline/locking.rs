@@ -1,4 +1,5 @@
-//! Locks what a command has declared, and then runs it.
+//! Locks what a command has declared, and then runs it: [`Bodies`] has what runs the commands of a table, by their
+//! identities, as the facts about a command know nothing of it.
 //!
 //! [`way_in`] chooses how once, when the table is made. A command with a single key needs nothing: a worker has locked its
 //! shard before, which stays locked while the next requests go there as well, and elsewhere opening the key locks it.
@@ -7,13 +8,14 @@
 //! client is served that has waited, a command that writes passes the gates again with its keys locked, before it
 //! changes anything.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
 use super::{Context, Done, Handler, Mode, Request, renewed};
 use crate::caller::Caller;
-use crate::command::{Access, Command, Scope, Spec, Weight};
+use crate::command::{ADDED_MAX, Access, Command, Scope, Spec, Table, Weight};
 use crate::error::{CommandError, Interrupt};
 use crate::kernel::Kernel;
 use crate::monitors;
@@ -21,8 +23,67 @@ use crate::transaction::Needs;
 use tierce_keyspace::{Busy, KeyHash, MultiShardGuard, ShardLocks};
 use tierce_wire::resp::Args;
 
+/// The bodies of all commands of a table.
+pub struct Bodies {
+    built_in: Box<[Ways]>,
+    /// Of commands that are added, in the order of their identities.
+    added: Box<[OnceLock<Ways>]>,
+}
+
+/// Ways to run a command.
+#[derive(Clone, Copy)]
+pub(super) struct Ways {
+    /// Locks what its scope says and runs it.
+    pub(super) enter: Handler,
+    /// The body alone.
+    pub(super) run: Handler,
+}
+
+impl Ways {
+    fn of((spec, run): (&Spec, Handler)) -> Self {
+        Self { enter: way_in(spec, run), run }
+    }
+}
+
+impl Bodies {
+    /// Those of these commands and subcommands, in the order of their identities.
+    pub(super) fn new<'s>(all: impl Iterator<Item = (&'s Spec, Handler)>) -> Self {
+        let added = (0..ADDED_MAX).map(|_| OnceLock::new()).collect();
+        Self { built_in: all.map(Ways::of).collect(), added }
+    }
+
+    /// Those of a table that was made here.
+    #[inline]
+    #[must_use]
+    pub fn of(table: &Table) -> &Self {
+        table.bodies.downcast_ref().expect("the table was made here")
+    }
+
+    /// Gives an added command or subcommand its body.
+    pub(super) fn bind(&self, command: &Command, run: Handler) {
+        self.added[self.added_at(command)].get_or_init(|| Ways::of((command.spec, run)));
+    }
+
+    #[inline]
+    pub(super) fn ways(&self, command: &Command) -> &Ways {
+        match self.built_in.get(usize::from(command.id.0)) {
+            Some(ways) => ways,
+            None => self.ways_of_added(command),
+        }
+    }
+
+    #[cold]
+    fn ways_of_added(&self, command: &Command) -> &Ways {
+        self.added[self.added_at(command)].get().expect("it has its body before it is found")
+    }
+
+    fn added_at(&self, command: &Command) -> usize {
+        usize::from(command.id.0) - self.built_in.len()
+    }
+}
+
 /// What the body of a command is entered by.
-pub(super) fn way_in(spec: &Spec, run: Handler) -> Handler {
+fn way_in(spec: &Spec, run: Handler) -> Handler {
     match spec.scope() {
         // The guard takes one shard after the other, or finds all of them locked.
         Scope::Nothing | Scope::Stepwise => run,

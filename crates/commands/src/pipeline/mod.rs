@@ -10,9 +10,9 @@
 //! | fetch | [`fetch`] | reads values from disk that it needs, while nothing is locked |
 //! | account | [`meter`] | times it: commandstats, the slow log, latency |
 //! | context | `context`, `request` | all that the command may touch, made of a turn of a thread and a request |
-//! | lock | `locking` | locks the keys that it declares; `guard` gives access to them |
+//! | lock | `locking` | finds what runs the command, and locks the keys that it declares; `guard` gives access to them |
 //! | weigh | `weigh` | keeps from a worker what takes long there; `copies` computes from copies elsewhere |
-//! | run | `body`, `bodies`, `defined` | calls the function of the command with its arguments |
+//! | run | `body`, `defined` | calls the function of the command with its arguments |
 //! | within | `within`, `transaction`, `program` | EXEC and scripts run others within one guard |
 //! | wait | [`blocking`], `mode` | a command that waits for keys or replicas, and clients that get their reply later |
 //! | serve | `serve` | serves those that wait for what it has changed |
@@ -25,7 +25,6 @@
 mod acknowledge;
 mod admit;
 pub mod blocking;
-mod bodies;
 mod body;
 mod context;
 mod copies;
@@ -54,7 +53,6 @@ mod within;
 
 pub use self::admit::{Refused, admit, named_user, refuse, resolve, time_of_effect};
 use self::admit::{refuse_counting, reply_error};
-pub use self::bodies::Bodies;
 pub use self::body::{Body, Done, Handler};
 pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape, shaped};
 pub use self::context::{Call, Context};
@@ -62,6 +60,7 @@ pub use self::copies::Then;
 pub use self::defined::Defined;
 pub use self::executor::{Executed, Execution, Executor, SHARD_PATIENCE, Stopped};
 pub use self::guard::Guard;
+pub use self::locking::Bodies;
 pub use self::mode::{Mode, Served};
 pub use self::request::{Request, Turn, renewed};
 pub use self::run::Effort;

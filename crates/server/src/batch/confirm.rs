@@ -1,4 +1,4 @@
-//! Replies that wait: for the device, for replicas, for the bucket.
+//! Batches with replies that wait for replicas, or for the bucket.
 
 use tierce_keyspace::ShardLocks;
 use tierce_net::{Flow, Io};
@@ -13,27 +13,8 @@ use crate::session::Session;
 use crate::suspend::suspend_for_replicas;
 
 impl<'k> BatchRunner<'k, '_> {
-    /// Notes what the replies to the writes of a batch wait for, if it has any. `false` if the log could not take them, so
-    /// that they must not be acknowledged.
-    #[inline]
-    pub(super) fn commit(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>) -> bool {
-        if !locks.take_logged() && !self.held.has_writes {
-            return true;
-        }
-        let asked = caller.durability();
-        self.kernel.note_writes(&mut caller.waits.logged, asked, self.held.level).is_some()
-    }
-
-    /// Notes whether the requests of this turn ask for data, whose replies wait at the level `bucket`.
-    #[inline]
-    pub(super) fn note_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
-        if self.kernel.bucket.is_on() && !self.batch.is_empty() {
-            self.look_what_is_told(caller, input);
-        }
-    }
-
     #[cold]
-    fn look_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
+    pub(super) fn look_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
         let tells_of_server = |args| {
             let command = pipeline::resolve(self.kernel, args);
             command.is_ok_and(|command| gates::tells_of_server(command.spec))
@@ -41,15 +22,6 @@ impl<'k> BatchRunner<'k, '_> {
         let all = self.batch.iter(input).all(tells_of_server);
         caller.waits.logged.tells_of_server =
             *self.tells_of_server.insert(all && self.tells_of_server.unwrap_or(true));
-    }
-
-    /// Whether replies wait for replicas; if not, they are sent.
-    #[inline]
-    pub(super) fn has_held(&mut self, io: &mut Io<'_>) -> bool {
-        if !self.held.has_writes {
-            self.held.give_back(io.output());
-        }
-        self.held.has_writes
     }
 
     /// The length of the requests that were executed.

@@ -8,6 +8,7 @@ mod run;
 
 use std::sync::Arc;
 
+use tierce_keyspace::ShardLocks;
 use tierce_net::{Flow, Io};
 use tierce_output::Output;
 use tierce_wire::resp::{AuthState, Batch, Limits, Parsed, Status, parse_apart};
@@ -281,6 +282,34 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         } else {
             (self.kernel.request_limits(AuthState::Required), 1)
         }
+    }
+
+    /// Notes whether the requests of this turn ask for data, whose replies wait at the level `bucket`.
+    #[inline]
+    fn note_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
+        if self.kernel.bucket.is_on() && !self.batch.is_empty() {
+            self.look_what_is_told(caller, input);
+        }
+    }
+
+    /// Notes what the replies to the writes of a batch wait for, if it has any. `false` if the log could not take them, so
+    /// that they must not be acknowledged.
+    #[inline]
+    fn commit(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>) -> bool {
+        if !locks.take_logged() && !self.held.has_writes {
+            return true;
+        }
+        let asked = caller.durability();
+        self.kernel.note_writes(&mut caller.waits.logged, asked, self.held.level).is_some()
+    }
+
+    /// Whether replies wait for replicas; if not, they are sent.
+    #[inline]
+    fn has_held(&mut self, io: &mut Io<'_>) -> bool {
+        if !self.held.has_writes {
+            self.held.give_back(io.output());
+        }
+        self.held.has_writes
     }
 
     /// Leaves the requests from `index` on in the input.
