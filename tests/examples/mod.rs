@@ -181,7 +181,7 @@ fn wait_for_background_work(server: &Server) {
 /// They end when the server has seen that the connection of an example has.
 fn wait_for_the_end_of_subscriptions(server: &Server) {
     let mut c = server.connect();
-    wait_until("nobody subscribes to anything", || {
+    wait_until("all subscriptions have ended", || {
         let channels = ["PUBSUB CHANNELS", "PUBSUB SHARDCHANNELS"];
         channels.iter().all(|line| c.ask(line).items().is_empty())
             && c.ask("PUBSUB NUMPAT").int() == 0

@@ -299,6 +299,26 @@ fn a_server_that_becomes_a_replica_closes_connections_whose_writes_wait() {
     other.check("GET a", "\"1\"");
 }
 
+/// It was in front of the reply to the subscription that it is for, and to HELLO.
+#[test]
+fn a_message_comes_behind_replies_that_wait_for_replicas() {
+    let server = launch().with("threads", "1").with("repl-diskless-sync-delay", "0").start();
+    let mut replica = Replica::new(&server);
+    let (mut c, mut other) = (server.connect(), server.connect());
+    other.check("CONFIG SET durability-replicas-timeout 100000", "+OK");
+    let id = c.ask("CLIENT ID").int();
+    c.check("CLIENT DURABILITY replicas:1", "+OK");
+    c.send("HELLO 3\r\nSUBSCRIBE news\r\nSET a 1\r\n");
+    // Which it does not answer.
+    replica.commands_until("REPLCONF GETACK *");
+    other.check("PUBLISH news x", ":1");
+    other.check(&format!("CLIENT UNBLOCK {id} ERROR"), ":1");
+    assert!(c.reply().to_string().contains("server"));
+    c.expect(r#">["subscribe", "news", :1]"#);
+    assert!(c.reply().to_string().starts_with("-UNCONFIRMED "));
+    c.expect(r#">["message", "news", "x"]"#);
+}
+
 /// Replicas do not get the writes that the log refuses: none of them is level, and a copy would have no place in the
 /// stream.
 #[test]

@@ -1,8 +1,8 @@
-//! What replies wait for once their requests have run.
+//! Replies wait for this once their requests have run.
 
 use crate::replica_level::ReplicaLevel;
 
-/// What has to be confirmed before replies leave.
+/// The confirmations that replies need before they leave.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyBarrier {
@@ -18,7 +18,7 @@ impl ReplyBarrier {
     /// That the device has the log.
     pub const DEVICE: Self = Self { device: true, replicas: None, bucket: false };
 
-    /// What replies behind this and another one wait for: of two numbers of replicas, for the larger one.
+    /// Both of them, for replies that come behind both: of two numbers of replicas, the larger one.
     pub fn and(self, other: Self) -> Self {
         Self {
             device: self.device | other.device,

@@ -197,7 +197,7 @@ impl Caller {
         }
     }
 
-    /// The same client for a command that another thread runs in its name, while the connection waits or goes on.
+    /// A caller of this client for a command that another thread runs in its name, while the connection waits or goes on.
     #[must_use]
     pub(crate) fn stand_in(&self) -> Self {
         Self {
@@ -697,18 +697,19 @@ impl Caller {
         }
     }
 
-    /// Writes what it has not seen of a run of messages, and returns how many bytes. While replies wait that may tell of
-    /// what it tracks, of a long command or for replicas, they are held: what it reads there may be older than they are.
-    /// When that becomes too much, they go out, and all that the client has cached is invalid behind the replies.
+    /// Writes what it has not seen of a run of messages, and returns how many bytes. They are held while replies wait for
+    /// replicas, which come first, and while the reply of a long command does that may tell of what it tracks: what it
+    /// reads there may be older than they are. When that becomes too much, they go out, and all that the client has cached
+    /// is invalid behind the replies.
     pub fn receive(&mut self, pubsub: &PubSub, run: &Run, output: &mut Output) -> usize {
-        let is_reading =
-            matches!(self.waits.awaited(), Some(Awaited::LongCommand)) || self.waits.has_held();
-        let output = match is_reading && self.tracker().is_some() {
+        let tracks = self.tracker().is_some();
+        let is_reading = tracks && matches!(self.waits.awaited(), Some(Awaited::LongCommand));
+        let output = match is_reading || self.waits.has_held() {
             true => {
                 let held = self.held_messages.get_or_insert_with(|| Box::new(Output::new()));
                 if held.pending() > HELD_BYTES_MAX {
                     output.append(held.take());
-                    self.has_overtaken = true;
+                    self.has_overtaken = tracks;
                 }
                 if self.has_overtaken { output } else { &mut **held }
             }

@@ -37,7 +37,7 @@ pub struct HeldReply {
 /// with the fact whether the request has changed anything: an error may have to be sent in its place.
 #[derive(Debug, Default)]
 pub struct HeldReplies {
-    /// What the writes wait for. Without a level there are no replies: they are in the output.
+    /// The writes wait for these. Without a level there are no replies here: they are in the output.
     pub level: Option<ReplicaLevel>,
     /// In order.
     pub replies: Vec<HeldReply>,

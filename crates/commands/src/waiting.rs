@@ -215,7 +215,7 @@ pub struct ReplyTo {
 pub struct Logged {
     /// The log ended here after the last of them, or after what the client wants to be sure of.
     pub at: u64,
-    /// What the replies wait for that were written since the output was cut last. Replies that wait for replicas are
+    /// The barrier of replies that were written since the output was cut last. Replies that wait for replicas are
     /// kept apart ([`Waits::hold`]).
     pub barrier: ReplyBarrier,
     /// The replies since then tell of no data.

@@ -15,7 +15,7 @@ const GATES_MAX: usize = 64;
 pub struct Ticket(pub [u64; 3]);
 
 impl Ticket {
-    /// Whether that is so once the sequences have come to the places of `reached`.
+    /// True once the sequences have come to the places of `reached`.
     #[must_use]
     pub fn is_reached(self, reached: Self) -> bool {
         self.0.iter().zip(reached.0).all(|(place, reached)| *place <= reached)

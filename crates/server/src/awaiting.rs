@@ -35,7 +35,7 @@ pub struct Awaiting {
     conns: Vec<ConnKey>,
     /// The log is to reach the device up to here: what this turn has found out.
     wanted: u64,
-    /// What one of them waits for has happened already.
+    /// Something that one of them waits for has happened already.
     is_news: bool,
     /// Clients wait for replicas since this turn.
     asks_replicas: bool,
@@ -84,7 +84,7 @@ impl Awaiting {
         is_held.then_some(needed)
     }
 
-    /// The same for what is written to a connection that has asked for no data.
+    /// Notes a line for a connection that has asked for no data: it waits for the lease alone.
     pub fn note_line(
         &mut self,
         kernel: &Kernel,
@@ -124,7 +124,7 @@ impl Awaiting {
     fn note_bucket(&mut self, kernel: &Kernel, session: &mut AnySession, asked: bool) -> u64 {
         let tells_of_server = std::mem::take(&mut session.waits().logged.tells_of_server);
         let is_at_level = !tells_of_server && session.sync_policy(kernel) == SyncPolicy::Bucket;
-        // What replicas of an owner get is committed already.
+        // Replicas of an owner get only changes that are committed.
         let asks = (asked || is_at_level) && (!session.is_replica() || kernel.role.is_replica());
         let position = kernel.feed.position();
         if !asks || kernel.bucket.committed() >= position {
@@ -174,7 +174,7 @@ impl Awaiting {
             Proof::Until(proven) => ticket(device, bucket, proven),
             Proof::Missing => return,
             Proof::Impossible => {
-                // This process shows nothing any more, whoever waits for what.
+                // Another process owns the log: this one sends nothing any more.
                 self.conns.clear();
                 return conns.for_each(|conn| conn.close_without_held());
             }
@@ -189,7 +189,7 @@ impl Awaiting {
         });
     }
 
-    /// What the lease allows to be sent now.
+    /// Asks the lease which output may be sent now.
     fn proof(&mut self, kernel: &Kernel) -> Proof {
         let gate = &kernel.bucket.lease;
         let needed = match gate.holding() {
@@ -209,9 +209,9 @@ impl Awaiting {
     }
 }
 
-/// What may be sent.
+/// Output that may be sent.
 enum Proof {
-    /// What waits for this proof at most.
+    /// All that waits for this proof at most.
     Until(u64),
     /// Nothing: whether this process still owns the log is to be seen.
     Missing,

@@ -231,8 +231,8 @@ pub fn ticket(device: u64, bucket: u64, proof: u64) -> Ticket {
     Ticket([device, bucket, proof])
 }
 
-/// How far the device and the bucket are, for output that waits for no proof. Without a log there is nothing to wait
-/// for.
+/// The places that the device and the bucket have come to, for output that waits for no proof. Without a log there is
+/// nothing to wait for.
 pub fn reached(kernel: &Kernel) -> Ticket {
     let wal_handle = kernel.durability.wal_handle();
     let device = wal_handle.map_or(u64::MAX, |wal_handle| wal_handle.durable());

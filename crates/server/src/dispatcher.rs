@@ -57,7 +57,7 @@ pub struct Worker {
 pub struct Dispatcher(pub Arc<Server>);
 
 impl Dispatcher {
-    /// What remains to be done when a session has been called with input. It is quiet if neither it nor its replies wait.
+    /// Does what remains when a session has been called with input. It is quiet if neither it nor its replies wait.
     #[inline(always)]
     fn after_input(
         &self,

@@ -4,18 +4,18 @@ use tierce_net::{ListenerTag, TurnedAway};
 
 use crate::listening::{MEMCACHED, PEDROKV};
 
-/// What strangers get to read in protected mode; clients and people look for its first sentence.
+/// Strangers read this in protected mode; clients and people look for its first sentence.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
      and no password is set for the default user. Until one is, connections are accepted from this \
      machine only. To let others in, do one of these from here: set a password with CONFIG SET \
      requirepass, or, if only trusted clients can reach this server, switch the protection off with \
      CONFIG SET protected-mode no; CONFIG REWRITE makes either permanent.\r\n";
 
-/// The same to clients of memcached.
+/// Strangers that speak memcached's protocols read this.
 const DENIED_MEMCACHED: &str = "SERVER_ERROR protected mode is on and no password is set: only \
      clients on this machine are accepted\r\n";
 
-/// The same to clients of PedroKV: an Error to the request with id 0, which is a client's first one.
+/// Strangers that speak PedroKV's read this: an Error to the request with id 0, which is a client's first one.
 const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
 
 /// Error sent to a rejected client.

@@ -124,7 +124,7 @@ impl Dispatcher {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {
                     conns.for_each(|conn| {
-                        // What waits has a timer of its own, and is not idle.
+                        // A session that waits has a timer of its own, and is not idle.
                         if conn.session().waits().is_idle() {
                             conn.set_timer(now_ms + timeout_ms);
                         }
@@ -175,7 +175,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether the end of an obstacle is announced to all workers.
+/// True if the end of an obstacle is announced to all workers.
 fn waits_for_news(obstacle: Obstacle) -> bool {
     use Obstacle::{EarlierRequests, Guesses, Role, Shard, Values};
     !matches!(obstacle, Values | Shard(_) | Guesses | Role | EarlierRequests)

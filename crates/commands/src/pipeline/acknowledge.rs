@@ -1,7 +1,7 @@
-//! What has to be confirmed before replies leave: decided here for the batches of all protocols, for EXEC and scripts,
-//! and for what runs beside workers.
+//! Replies leave when others have confirmed what they tell of. This file decides who: for the batches of all protocols,
+//! for EXEC and scripts, and for calls beside workers.
 //!
-//! A connection waits by cutting its output where it stands (`acknowledge` of the server). A call that has a thread of
+//! A connection waits by cutting its output where it stands (`awaiting` of the server). A call that has a thread of
 //! its own waits here. The lease of the bucket is part of no barrier: it is asked when a reply leaves, behind it.
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::lease::Holding;
 use crate::replica_level::ReplicaLevel;
 use crate::waiting::Logged;
 
-/// How long a call that came over no connection waits for the bucket; its writes may get there later.
+/// A call that came over no connection waits so long for the bucket; its writes may get there later.
 const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A call that waits for the bucket looks this often whether it gives up.
@@ -26,8 +26,8 @@ pub const LEASE_OVER: CommandError = CommandError::new(
 );
 
 impl Kernel {
-    /// What the replies to writes wait for that have gone to the log; `None` if it could not take them, so that they
-    /// must not be acknowledged. Their client has `asked` for a level in place of `appendfsync`.
+    /// The barrier for replies to writes that have gone to the log; `None` if it could not take them, so that they must
+    /// not be acknowledged. Their client has `asked` for a level in place of `appendfsync`.
     #[inline]
     pub fn barrier_of_writes(
         &self,
@@ -48,7 +48,7 @@ impl Kernel {
         Some(ReplyBarrier { device, replicas, bucket })
     }
 
-    /// The same for writes that a connection has just made: it notes that its output waits, and for what.
+    /// Notes the barrier for writes that a connection has just made, and where the log ends behind them.
     #[inline]
     pub fn note_writes(
         &self,
@@ -75,7 +75,7 @@ impl Kernel {
         self.await_confirmed(barrier, gives_up, &self.patience(gives_up))
     }
 
-    /// The same, and then until replies may be shown as far as the lease of the bucket goes.
+    /// Waits for the barrier, and then until the lease of the bucket allows replies to be shown.
     ///
     /// # Errors
     /// When it is not in time, or cannot be. It is not known then whether what the replies tell of counts.

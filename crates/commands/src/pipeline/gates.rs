@@ -63,7 +63,7 @@ pub struct Gates {
     open: Open,
 }
 
-/// How requests on data may pass without another look.
+/// Requests on data that pass without another look.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Open {
     /// They may not.
@@ -241,7 +241,7 @@ impl Gates {
         self.are_open_to_all() && command.is_data_only
     }
 
-    /// Whether a call of `command` passes because it is allowed to the caller, to whom not everything is.
+    /// True if a call of `command` passes because it is allowed to the caller, to whom not everything is.
     #[inline]
     pub fn are_open_to(&self, caller: &Caller, command: &Command, args: Args<'_>) -> bool {
         self.open == Open::ToAllowed && command.is_data_only && caller.rights().allow(command, args)

@@ -194,7 +194,7 @@ impl<'k> Meter<'k> {
         self.enter(call)
     }
 
-    /// The same for a call that ends no run; `None` for one that does.
+    /// Begins a call that ends no run; `None` for one that does.
     #[inline]
     pub fn begin_within(&mut self, call: &impl Accounted) -> Option<Timing> {
         // Most calls are of the same kind as the one before.

@@ -172,7 +172,7 @@ impl Kernel {
         self.run_by(by, Some(terms), call, caller, output, clock::unix_ms())
     }
 
-    /// What the reply has still to wait for; `None` if the call has given way.
+    /// Returns the barrier that the reply has still to pass; `None` if the call has given way.
     fn run_by(
         &self,
         by: Executor<'_>,
@@ -234,7 +234,7 @@ struct Run<'k, 'a> {
 }
 
 impl<'k> Run<'k, '_> {
-    /// What its reply has still to wait for, beside the lease: nothing but of a call beside workers. `None` if it has left
+    /// Returns the barrier that its reply has still to pass, empty but for a call beside workers. `None` if it has left
     /// its thread to others; nothing has been done or replied then.
     fn run(
         &mut self,
@@ -282,7 +282,7 @@ impl<'k> Run<'k, '_> {
         Ok(Some(left))
     }
 
-    /// What the reply waits for. A call that tells of the server alone waits for no log.
+    /// The barrier of its reply. A call that tells of the server alone waits for no log.
     ///
     /// # Errors
     /// When the log could not take what it has written.

@@ -180,7 +180,7 @@ impl<S> ConnMut<'_, S> {
         self.core.open_gates(self.token, reached)
     }
 
-    /// Whether output is kept for one of these tickets.
+    /// True if output is kept for one of these tickets.
     pub fn is_held_for(&mut self, one: impl Fn(Ticket) -> bool) -> bool {
         let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
         conn.control.gates.as_ref().is_some_and(|gates| gates.tickets().any(one))

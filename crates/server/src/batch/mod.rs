@@ -303,7 +303,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         self.kernel.note_writes(&mut caller.waits.logged, asked, self.held.level).is_some()
     }
 
-    /// Whether replies wait for replicas; if not, they are sent.
+    /// True if replies wait for replicas; if not, they are sent.
     #[inline]
     fn has_held(&mut self, io: &mut Io<'_>) -> bool {
         if !self.held.has_writes {

@@ -193,7 +193,7 @@ pub(crate) fn unblock_all(kernel: &Kernel) {
     kernel.primary.confirmations.dismiss_threads();
 }
 
-/// The same for one client.
+/// Ends the waiting of one client for that reason.
 pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
     let redirects = client.has(ClientFlags::REDIRECTS);
     // Only who takes a client out of its list answers it. So this answer closes the connection or leaves it open, and
@@ -209,7 +209,7 @@ pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
     end_all(kernel, client, ROLE_CHANGED);
 }
 
-/// Ends the waiting of a client for keys, if nobody else does, after `prepare`. Whether it was waiting.
+/// Calls `prepare` and ends the waiting of a client for keys, unless another thread does. True if it was waiting.
 fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason, prepare: impl FnOnce()) -> bool {
     let Some(waiter) = client.waiter.lock().clone() else { return false };
     match waiter.state.cancel(reason) {
