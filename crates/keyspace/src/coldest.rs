@@ -19,8 +19,9 @@ use crate::entry::Entry;
 use crate::key::{KeyHash, KeyHasher};
 use crate::keyspace::Keyspace;
 use crate::policy::{Measure, Scope};
-use crate::scan::mix;
-use crate::shard::{Held, ShardDb};
+use crate::random::mix;
+use crate::shard::Held;
+use crate::shard_db::ShardDb;
 use crate::stats::ShardStats;
 use crate::usage::{Access, Frequency, FrequencyTuning, ON_DISK};
 
@@ -295,8 +296,8 @@ fn random_db(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expiry::Expiry;
     use crate::keyspace::Options;
-    use crate::string::Expiry;
 
     #[test]
     fn a_database_of_few_volatile_keys_is_drawn_from_once_in_a_round() {

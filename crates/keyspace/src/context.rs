@@ -1,5 +1,6 @@
 //! The database, shard and time of an operation, and what it reports to the shard.
 
+use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,12 +16,13 @@ use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
 use crate::log::pending::Pending;
 use crate::planted::{self, Fault};
-use crate::scan::mix;
+use crate::random::mix;
 use crate::shard::Observers;
 use crate::stamp::Stamp;
 use crate::stats::ShardStats;
 use crate::undo::UndoLog;
 use crate::usage::{Access, Frequency, Tracking, Usage};
+use crate::version::stripe;
 
 /// Whether looking at a key counts as using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -281,5 +283,46 @@ impl<'a> Context<'a> {
             next.store(deadline_ms, Ordering::Relaxed);
             self.keyspace.reaper_wakeup.deadline_published(deadline_ms);
         }
+    }
+}
+
+impl Context<'_> {
+    /// The version that the latest change in this shard made.
+    #[inline]
+    pub(crate) fn latest_version(&self) -> NonZeroU64 {
+        self.keyspace.version_after(self.stats.changes.get())
+    }
+
+    /// The version of a key, for a client.
+    #[inline]
+    pub(crate) fn version_of(&self, hash: KeyHash, entry: &Entry) -> NonZeroU64 {
+        if let Some(own) = entry.attributes().version {
+            return own;
+        }
+        self.striped_version(hash)
+    }
+
+    #[inline]
+    pub(crate) fn striped_version(&self, hash: KeyHash) -> NonZeroU64 {
+        let versions = &self.stats.versions;
+        let versions = versions.get().unwrap_or_else(|| {
+            self.stats.interest.set(Interest::VERSIONS, true);
+            versions.start(self.latest_version())
+        });
+        NonZeroU64::new(versions[stripe(hash)].get()).expect("versions begin at one")
+    }
+
+    /// Gives a key that has just changed its new version.
+    #[inline(always)]
+    pub(crate) fn renew_version(&self, hash: KeyHash, entry: &mut Entry) {
+        // No client knows a version of this shard: whatever one is told later is newer.
+        let Some(versions) = self.stats.versions.get() else { return };
+        let latest = self.latest_version();
+        let version = &versions[stripe(hash)];
+        if let Some(undo) = self.undo() {
+            undo.version_changes(self.shard_index, stripe(hash), version.get());
+        }
+        version.set(latest.get());
+        entry.renew_version(latest);
     }
 }

@@ -15,9 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_collections::{Collection, CollectionKind};
 
-use crate::collections::access::apply;
-use crate::collections::edits::Writer;
-use crate::collections::encode_chunk;
+use crate::codec::Writer;
+use crate::collections::convert::{apply, encode_chunk};
 use crate::context::Touch;
 use crate::db::Db;
 use crate::db_index::DbIndex;
@@ -65,7 +64,7 @@ impl Identity {
 impl ValueCopy {
     /// The value; `None` if there was none.
     pub fn value(&self) -> Option<Value<'_>> {
-        self.entry.as_ref().map(Value::of)
+        self.entry.as_ref().map(Entry::value)
     }
 
     /// The value with its deadline, for [`Db::put`].

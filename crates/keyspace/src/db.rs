@@ -8,41 +8,20 @@
 
 use std::ptr::NonNull;
 
+use crate::accounting::{Accounting, CollectionAccounting};
 use crate::change::{Change, Removal};
-use crate::collections::access::CollectionAccounting;
 use crate::context::Context;
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Entry};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::expiry::{DeadlineSet, Ttl};
 use crate::key::{KEY_LEN_MAX, Key, KeyHash};
-use crate::shard::{Shard, ShardDb};
-use crate::spill::ColdAccounting;
+use crate::shard::Shard;
+use crate::shard_db::ShardDb;
 use crate::stamp::Stamp;
 use crate::usage::{Frequency, Tracking};
 use crate::value::{Value, ValueType};
-
-/// The time to live of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ttl {
-    /// There is no such key.
-    Absent,
-    /// The key stays until it is deleted.
-    Persistent,
-    /// The key expires at this Unix time in milliseconds, which lies in the future.
-    Until(i64),
-}
-
-/// What became of a key that was given a deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeadlineSet {
-    /// There is no such key.
-    Absent,
-    /// It has the deadline now.
-    Done,
-    /// The deadline has come already, so the key was deleted.
-    Deleted,
-}
 
 /// One database, as far as its keys hash to the shard that is locked.
 ///
@@ -51,32 +30,6 @@ pub enum DeadlineSet {
 pub struct Db<'a> {
     shard: &'a mut Shard,
     pub(crate) at: Context<'a>,
-}
-
-/// What the figures have to know of an entry.
-#[derive(Clone, Copy)]
-pub(crate) struct Accounting {
-    bytes: usize,
-    deadline_ms: Option<i64>,
-    /// That of its fields, if it is a hash.
-    fields_ms: Option<i64>,
-    pub(crate) cold: ColdAccounting,
-}
-
-impl Accounting {
-    /// Of a key that is not there.
-    pub(crate) const NONE: Self =
-        Self { bytes: 0, deadline_ms: None, fields_ms: None, cold: ColdAccounting::NONE };
-
-    #[inline]
-    pub(crate) fn of(entry: &Entry) -> Self {
-        Self {
-            bytes: entry.allocated_bytes(),
-            deadline_ms: entry.deadline_ms(),
-            fields_ms: entry.next_field_deadline_ms(),
-            cold: ColdAccounting::of(entry),
-        }
-    }
 }
 
 impl Context<'_> {
@@ -130,7 +83,7 @@ impl<'a> Db<'a> {
     /// [`Error::Unreadable`].
     #[inline]
     pub fn get(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
-        Ok(self.read(key)?.map(Value::of))
+        Ok(self.read(key)?.map(|entry| entry.value()))
     }
 
     /// Reads a key to change it, without counting anything: a write is no miss.
@@ -139,7 +92,7 @@ impl<'a> Db<'a> {
     ///
     /// [`Error::Unreadable`].
     pub fn value_to_change(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
-        Ok(self.find_value(key)?.map(|entry| Value::of(entry)))
+        Ok(self.find_value(key)?.map(|entry| entry.value()))
     }
 
     /// Counts a hit or a miss for a key that was looked at in a way that counts nothing.

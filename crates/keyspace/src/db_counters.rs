@@ -10,8 +10,8 @@ use std::iter;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::counter::Counter;
 use crate::db_index::DbIndex;
-use crate::stats::Counter;
 
 /// This many databases get their memory together, and have their bits in one number.
 const GROUP_LEN: usize = 32;
@@ -174,6 +174,17 @@ impl PerDbCounters {
             .zip(were_used)
             .for_each(|(db, is_used)| self.set_used(db.get(), is_used));
     }
+}
+
+/// What a database in a shard has on disk.
+#[derive(Debug, Default)]
+pub(crate) struct ColdCounts {
+    /// Entries with a location, whether or not their values are in memory, too.
+    pub(crate) placed: usize,
+    /// Entries whose values are on disk only.
+    pub(crate) spilled_keys: u64,
+    /// Bytes of these.
+    pub(crate) spilled_bytes: u64,
 }
 
 #[cfg(test)]

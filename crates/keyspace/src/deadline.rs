@@ -21,7 +21,7 @@ use std::collections::BinaryHeap;
 
 use crate::entry::size_class;
 use crate::key::KeyHash;
-use crate::scan::mix;
+use crate::random::mix;
 
 /// More items than this for `live` entries with a deadline, and the heap is rebuilt. The constant
 /// keeps a handful of keys from rebuilding all the time. With twice as many items as entries, a cache
@@ -138,3 +138,6 @@ impl Deadlines {
         }
     }
 }
+
+/// The next deadline of a shard where there is none.
+pub(crate) const NO_DEADLINE: i64 = i64::MAX;

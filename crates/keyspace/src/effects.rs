@@ -4,12 +4,13 @@
 use std::cell::OnceCell;
 
 use crate::cached::Invalidated;
+use crate::db_index::DbIndex;
 use crate::event::{Events, Origin};
 use crate::interest::Interest;
 use crate::keyspace::Keyspace;
 use crate::log::pending::{Pending, PendingMark};
 use crate::planted::{self, Fault};
-use crate::stream_place::Due;
+use crate::stream_place::{Due, StreamPlace};
 use crate::waiters::{Ready, WaitKey};
 use crate::watch::Touched;
 
@@ -171,10 +172,10 @@ impl Notices {
     #[cold]
     fn tell(&mut self, keyspace: &Keyspace) {
         if !self.events.is_empty() {
-            self.events.deliver(keyspace);
+            self.events.deliver(keyspace.event_sink());
         }
         if !self.invalidated.is_empty() {
-            self.invalidated.tell(keyspace);
+            self.invalidated.tell(&keyspace.cached);
         }
     }
 }
@@ -244,4 +245,47 @@ impl Effects<'_> {
 #[inline]
 fn pending(keyspace: &Keyspace, interest: Interest) -> Option<Pending<'_>> {
     keyspace.log().filter(|_| interest.includes(Interest::LOG)).map(Pending::new)
+}
+
+impl Effects<'_> {
+    /// Commits what leads to a place.
+    #[cold]
+    pub(crate) fn commit_with_place(&mut self, keyspace: &Keyspace) -> bool {
+        let Some(Due { mut place, is_forced, is_own }) = self.due_place else { return false };
+        let Some(pending) = &mut self.pending else {
+            // It cannot be told from the log where the data are.
+            self.due_place = None;
+            *keyspace.stream_place.lock() = None;
+            return false;
+        };
+        if !is_forced && pending.is_unchanged() {
+            return pending.append();
+        }
+        self.due_place = None;
+        let mut known = keyspace.stream_place.lock();
+        if !is_own && !keyspace.is_following() {
+            // A primary by now, whose clients may have changed what is no part of the stream.
+            place = None;
+        }
+        *known = place;
+        pending.push_place(place.as_ref());
+        pending.append()
+    }
+
+    /// Another database is selected at the place.
+    pub(crate) fn select_in_lead(&mut self, db: DbIndex) {
+        if let Some(Due { place: Some(place), .. }) = &mut self.due_place {
+            place.db = db;
+        }
+    }
+
+    /// What is done next leads to this place, or to none.
+    pub(crate) fn lead_to(&mut self, place: Option<StreamPlace>, is_forced: bool) {
+        self.due_place = Some(Due { place, is_forced, is_own: false });
+    }
+
+    /// The data are those of this place in the stream of this server, and do not change any more.
+    pub(crate) fn end_at(&mut self, place: StreamPlace) {
+        self.due_place = Some(Due { place: Some(place), is_forced: true, is_own: true });
+    }
 }

@@ -47,3 +47,35 @@ pub enum Error {
 
 /// The result of an operation on the keyspace.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// A thread holds this shard for long. If the caller is a worker, it is woken when the shard is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("shard {shard} is busy")]
+pub struct Busy {
+    /// Its number.
+    pub shard: usize,
+}
+
+/// Why a snapshot could not begin or go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// A shard is held for long by another thread, and the locks are a worker's.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// There is one at a time.
+    #[error("a snapshot is in progress already")]
+    InProgress,
+    /// Copies came faster than they were fetched, for too long.
+    #[error("more than {bytes_max} bytes of copies waited to be fetched: the snapshot is too slow")]
+    TooSlow {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// A value on disk could not be read.
+    #[error("a value on disk cannot be read: {0}")]
+    Unreadable(String),
+    /// A large collection is not where it was noted to be. This is a bug.
+    #[error("a large collection was lost while it was being saved")]
+    Lost,
+}

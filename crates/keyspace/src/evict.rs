@@ -8,10 +8,11 @@
 use crate::change::Removal;
 use crate::coldest::{Candidate, ColdSearch};
 use crate::db_index::DbIndex;
-use crate::keyspace::{Keyspace, NO_DEADLINE};
+use crate::deadline::NO_DEADLINE;
+use crate::keyspace::Keyspace;
 use crate::policy::{Measure, Policy, Scope, Search};
 use crate::pressure::{Eviction, Pressure};
-use crate::scan::mix;
+use crate::random::mix;
 use crate::shard::Held;
 use crate::shard_locks::ShardLocks;
 use std::sync::atomic::Ordering;

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::db::Db;
 use crate::db_counters::DbCounters;
 use crate::key::KeyHash;
-use crate::shard::ShardDb;
+use crate::shard_db::ShardDb;
 
 impl Db<'_> {
     /// Handles the earliest item of the deadline heap: removes the keys that it stands for if their

@@ -1,153 +1,15 @@
 //! Emptying and exchanging whole databases, for which all shards are locked.
 
-use std::mem;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tierce_cask::ColdStore;
-use tierce_dash::Table;
-
-use crate::busy::Busy;
 use crate::db_index::{DbIndex, DbSet};
-use crate::entry::Entry;
+use crate::error::Busy;
 use crate::event::Event;
-use crate::key::KeyHasher;
+use crate::flushed::{Flushed, FlushedData, FlushedShard, Freeing};
 use crate::keyspace::Keyspace;
-use crate::lazy_free::{LAZY_FREE_BYTES_MIN, LazyFreeItem};
-use crate::shard::{Held, ShardDb, ShardDbs};
+use crate::lazy_free::LazyFreeItem;
+use crate::shard::{Held, take_db};
 use crate::shard_locks::ShardLocks;
-
-/// The table of a database that was emptied. Dropping it frees its entries, and releases what they have
-/// on disk.
-#[derive(Debug)]
-pub(crate) struct Flushed {
-    table: Table<Entry>,
-    /// The store, if there may be anything to release.
-    store: Option<Arc<ColdStore>>,
-}
-
-impl Deref for Flushed {
-    type Target = Table<Entry>;
-
-    fn deref(&self) -> &Table<Entry> {
-        &self.table
-    }
-}
-
-impl Drop for Flushed {
-    fn drop(&mut self) {
-        if let Some(store) = &self.store {
-            self.table
-                .iter()
-                .filter_map(Entry::location)
-                .for_each(|location| store.release(location));
-        }
-    }
-}
-
-impl Flushed {
-    pub(crate) fn new(store: Option<&Arc<ColdStore>>, db: ShardDb) -> Self {
-        let store = store.filter(|_| db.cold.placed > 0).cloned();
-        Self { table: db.table, store }
-    }
-
-    /// Takes out an entry that is to be freed elsewhere, and releases what it has on disk.
-    pub(crate) fn take(
-        &mut self,
-        hash: u64,
-        hasher: &KeyHasher,
-        is_it: impl FnMut(&Entry) -> bool,
-    ) -> Option<Entry> {
-        let entry = self.table.remove(hash, is_it, hasher)?;
-        if let (Some(store), Some(location)) = (&self.store, entry.location()) {
-            store.release(location);
-        }
-        Some(entry)
-    }
-
-    /// Frees everything but large values, which the reaper frees as it does when they are deleted.
-    fn free_all_but_large(mut self, keyspace: &Keyspace) {
-        for entry in mem::take(&mut self.table) {
-            if let (Some(store), Some(location)) = (&self.store, entry.location()) {
-                store.release(location);
-            }
-            if entry.allocated_bytes() >= LAZY_FREE_BYTES_MIN {
-                keyspace.discard(LazyFreeItem::Entry(entry));
-            }
-        }
-    }
-}
-
-/// All databases of a shard that was emptied as a whole. Under the locks none of them is looked at: their tables are
-/// many and cold.
-#[derive(Debug)]
-struct FlushedShard {
-    dbs: ShardDbs,
-    store: Option<Arc<ColdStore>>,
-}
-
-impl FlushedShard {
-    /// Takes out the tables of some databases; all others are freed where they are.
-    fn take_tables(&mut self, of: impl Fn(&ShardDb) -> bool) -> impl Iterator<Item = Flushed> {
-        let dbs = self.dbs.iter_mut().filter(move |db| of(db));
-        dbs.map(|db| Flushed::new(self.store.as_ref(), mem::take(db)))
-    }
-
-    /// See [`Flushed::free_all_but_large`].
-    fn free_all_but_large(mut self, keyspace: &Keyspace) {
-        let may_have_large = |db: &ShardDb| db.entry_bytes >= LAZY_FREE_BYTES_MIN;
-        self.take_tables(may_have_large).for_each(|table| table.free_all_but_large(keyspace));
-    }
-}
-
-impl Drop for FlushedShard {
-    fn drop(&mut self) {
-        if self.store.is_some() {
-            self.take_tables(|db| db.cold.placed > 0).for_each(drop);
-        }
-    }
-}
-
-/// What a flush removed. Dropping it frees that.
-#[derive(Debug, Default)]
-pub(crate) struct FlushedData {
-    shards: Vec<FlushedShard>,
-    /// Of databases that did not leave with their whole shard.
-    tables: Vec<Flushed>,
-    bytes: usize,
-}
-
-impl FlushedData {
-    /// Adds a table, with the bytes of the entries in it.
-    pub(crate) fn push_table(&mut self, table: Flushed, entry_bytes: usize) {
-        self.bytes += entry_bytes + table.memory_bytes();
-        self.tables.push(table);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.shards.is_empty() && self.tables.is_empty()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// See [`Flushed::free_all_but_large`].
-    fn free_all_but_large(self, keyspace: &Keyspace) {
-        self.shards.into_iter().for_each(|shard| shard.free_all_but_large(keyspace));
-        self.tables.into_iter().for_each(|table| table.free_all_but_large(keyspace));
-    }
-}
-
-/// Which thread frees what a flush removes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Freeing {
-    /// The caller, before the call returns; but the reaper, if there is one, frees values that are large.
-    Now,
-    /// The reaper, if there is one.
-    Later,
-}
 
 impl ShardLocks<'_> {
     /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
@@ -225,7 +87,9 @@ impl ShardLocks<'_> {
         }
         drop(all);
         match freeing {
-            Freeing::Now if !is_within => data.free_all_but_large(keyspace),
+            Freeing::Now if !is_within => {
+                data.free_all_but_large(&mut |entry| keyspace.discard(LazyFreeItem::Entry(entry)));
+            }
             _ if data.is_empty() => {}
             freeing => keyspace.discard(LazyFreeItem::Flushed(data, freeing)),
         }
@@ -292,32 +156,6 @@ impl ShardLocks<'_> {
     }
 }
 
-/// Takes a database out of a shard, and returns its figures as well.
-pub(crate) fn take_db(held: &mut Held<'_>, db: DbIndex) -> (ShardDb, [u64; 3]) {
-    let taken = held.shard.take(db);
-    let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
-    stats.spilled_keys.sub(taken.cold.spilled_keys);
-    stats.spilled_bytes.sub(taken.cold.spilled_bytes);
-    stats.entry_bytes.follow(entries, 0);
-    stats.index_bytes.follow(index, 0);
-    stats.deadline_bytes.follow(heaps, 0);
-    let figures = stats.dbs.figures(db);
-    stats.dbs.reset(db);
-    (taken, figures)
-}
-
-/// The reverse of [`take_db`], in the place of an empty database without memory.
-pub(crate) fn put_db(held: &mut Held<'_>, db: DbIndex, taken: ShardDb, figures: [u64; 3]) {
-    let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
-    stats.spilled_keys.add(taken.cold.spilled_keys);
-    stats.spilled_bytes.add(taken.cold.spilled_bytes);
-    stats.entry_bytes.follow(0, entries);
-    stats.index_bytes.follow(0, index);
-    stats.deadline_bytes.follow(0, heaps);
-    stats.dbs.set_figures(db, figures);
-    *held.shard.db_mut(db) = taken;
-}
-
 /// Leaves an empty database behind, and returns its table and the bytes of the entries in it.
 fn take_table(keyspace: &Keyspace, held: &mut Held<'_>, db: DbIndex) -> (Flushed, usize) {
     let (taken, _) = take_db(held, db);
@@ -348,11 +186,12 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::expiry::Expiry;
     use crate::keyspace::Options;
-    use crate::log::{LogSink, RecordKind};
+    use crate::log::sink::{LogSink, RecordKind};
     use crate::shard::LOOKUPS;
     use crate::stats::Stats;
-    use crate::string::Expiry;
+    use std::sync::Arc;
 
     #[test]
     fn a_flush_of_all_databases_visits_shards_and_no_databases() {

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use tierce_collections::Collection;
 use tierce_collections::stream::StreamId;
 
-use crate::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
+use crate::log::sink::{LogSink, RecordKind};
+use crate::log::{Checkpoint, Pass, Replay};
 use crate::{DbIndex, Keyspace, Options, SavedValue};
 
 /// Before any deadline.

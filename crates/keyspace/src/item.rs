@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use crate::change::Change;
 use crate::db::Db;
-use crate::entry::{Attributes, Content, Entry, Marks};
+use crate::entry::{Attributes, Content, Entry, ItemNote, Marks};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::expiry::Expiry;
 use crate::key::Key;
-use crate::string::{Expiry, NewString};
+use crate::string::NewString;
 use crate::value::{BLOB_LEN_MIN, StrView, ValueType};
 
 /// A string with what memcached's protocols tell of it.
@@ -31,24 +32,6 @@ pub struct Item<'a> {
     pub marks: Marks,
     /// Seconds since it was last used; see [`Db::idle_seconds`].
     pub idle_seconds: u32,
-}
-
-/// What clients of memcached have left on an item that outlives the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ItemNote {
-    /// What was stored with the value.
-    pub flags: u32,
-    /// What readers and invalidations have left; that it was read is forgotten.
-    pub marks: Marks,
-}
-
-impl ItemNote {
-    /// Nothing.
-    pub const NONE: Self = Self { flags: 0, marks: Marks::NONE };
-
-    pub(crate) fn of(entry: &Entry) -> Self {
-        entry.attributes().note()
-    }
 }
 
 /// What is known of a string without looking at it: see [`Db::summary`].
@@ -418,7 +401,9 @@ impl Db<'_> {
     /// The same, of which nobody hears.
     pub(crate) fn note(&mut self, key: Key<'_>, flags: Option<u32>, marks: Marks) -> bool {
         let at = self.at;
-        let Some(before) = self.find(key).map(|entry| ItemNote::of(entry)) else { return false };
+        let Some(before) = self.find(key).map(|entry| entry.attributes().note()) else {
+            return false;
+        };
         let after = ItemNote { flags: flags.unwrap_or(before.flags), marks: marks.logged() };
         self.annotate(key, |attributes| {
             attributes.flags = after.flags;

@@ -10,9 +10,6 @@
 //! and lives as long as the process: it reaches no file.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
-use tierce_dash::{EntryHash, prefetch_read};
-
-use crate::entry::Entry;
 
 /// At most this many shard bits, 1024 shards.
 pub(crate) const SHARD_BITS_MAX: u32 = 10;
@@ -104,23 +101,6 @@ impl KeyHasher {
     #[inline]
     pub(crate) fn table_hash(&self, hash: KeyHash) -> u64 {
         hash.0 << self.shard_bits
-    }
-}
-
-impl EntryHash<Entry> for KeyHasher {
-    #[inline]
-    fn hash(&self, entry: &Entry) -> u64 {
-        self.table_hash(self.hash_bytes(entry.key()))
-    }
-
-    #[inline]
-    fn prefetch(&self, entry: &Entry) {
-        prefetch_read(entry.address());
-    }
-
-    #[inline]
-    fn prefetch_to_visit(&self, entry: &Entry) {
-        entry.prefetch();
     }
 }
 

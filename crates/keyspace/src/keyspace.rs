@@ -15,28 +15,24 @@ use crate::cached::Cached;
 use crate::code::{CodeKind, CodeStore};
 use crate::collections::limits::{LimitCells, Limits};
 use crate::db_index::{DATABASES_MAX, DbIndex};
+use crate::deadline::NO_DEADLINE;
 use crate::event::EventSink;
 use crate::interest::{Interest, SharedInterest};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX, VALUE_LEN_MAX};
 use crate::lazy_free::{Fate, LazyFreeItem, LazyFreeQueue};
 use crate::log::batch::Outlet;
-use crate::log::{LogSink, Sizes};
-use crate::planted::{self, Fault};
+use crate::log::sink::{LogSink, Sizes};
 use crate::pressure::Pressure;
 use crate::reaper_wakeup::ReaperWakeup;
-use crate::shard::Slot;
-use crate::shard_locks::{BusyPolicy, ShardLocks};
+use crate::shard::{Held, Slot};
 use crate::snapshot::Backlog;
 use crate::stats::{DbStats, DbTotal, Memory, Stats};
-use crate::stream_place::KnownPlace;
+use crate::stream_place::{KnownPlace, StreamPlace};
 use crate::waiters::{Forgotten, Sequences, Unserved};
-use crate::watch::Board;
+use crate::watch::registry::Board;
 
 /// At most this many shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
-
-/// The next deadline of a shard where there is none.
-pub(crate) const NO_DEADLINE: i64 = i64::MAX;
 
 /// How a keyspace is built.
 #[derive(Clone)]
@@ -178,7 +174,7 @@ impl Keyspace {
             cached: Cached::default(),
             watches: Arc::new(Board::new(Arc::clone(&reaper_wakeup))),
             reaper_wakeup,
-            pressure: Pressure::new(),
+            pressure: Pressure::new(size_of::<Self>()),
             limits: LimitCells::new(&Limits::default()),
             value_len_max: AtomicUsize::new(value_len_max.min(VALUE_LEN_MAX)),
             databases,
@@ -231,36 +227,6 @@ impl Keyspace {
         self.hasher.shard(key)
     }
 
-    /// Access for one thread that may wait for others. Cheap; one for each batch of requests is fine.
-    #[inline]
-    #[must_use]
-    pub fn locks(&self) -> ShardLocks<'_> {
-        ShardLocks::new(self, BusyPolicy::Waits)
-    }
-
-    /// Access for a worker, which never waits for a shard that another thread holds for long: it tries
-    /// ([`ShardLocks::reach`], [`ShardLocks::try_lock_many`], [`ShardLocks::try_lock_all`]), and is woken when it may
-    /// try again ([`Keyspace::on_freed`]).
-    #[inline]
-    #[must_use]
-    pub fn worker_locks(&self, worker: u16) -> ShardLocks<'_> {
-        ShardLocks::new(self, BusyPolicy::SetsAside(worker))
-    }
-
-    /// Access for a thread that holds shards for long: it makes them busy, so that workers do not wait.
-    #[must_use]
-    pub fn long_locks(&self) -> ShardLocks<'_> {
-        ShardLocks::new(self, BusyPolicy::Announces { patience: None })
-    }
-
-    /// The same for a thread that has other things to do: what it tries to lock is refused when others have held it for
-    /// so long. It is not woken when that is free.
-    #[must_use]
-    pub fn impatient_long_locks(&self, patience: Duration) -> ShardLocks<'_> {
-        let patience = (!planted::is(Fault::LongThreadsWait)).then_some(patience);
-        ShardLocks::new(self, BusyPolicy::Announces { patience })
-    }
-
     /// The database of this number, if there is one.
     #[inline]
     pub fn db_index(&self, number: usize) -> Option<DbIndex> {
@@ -282,6 +248,21 @@ impl Keyspace {
     pub fn set_following(&self, is_following: bool) {
         self.is_following.store(is_following, Ordering::Relaxed);
         self.reaper_wakeup.notify();
+    }
+
+    /// The data are not those of a stream: some were lost. Before they are logged.
+    pub fn forget_stream_place(&self) {
+        *self.stream_place.lock() = None;
+    }
+
+    /// What was loaded is that of a place, as a snapshot says.
+    pub fn note_loaded_place(&self, place: StreamPlace) {
+        *self.stream_place.lock() = Some(place);
+    }
+
+    /// The place of the data in the stream of a primary, as the log has it.
+    pub fn stream_place(&self) -> Option<StreamPlace> {
+        *self.stream_place.lock()
     }
 
     /// Whether another server decides what expires.
@@ -516,5 +497,15 @@ impl fmt::Debug for Keyspace {
             .field("databases", &self.databases)
             .field("memory", &self.memory())
             .finish_non_exhaustive()
+    }
+}
+
+impl Held<'_> {
+    /// Tells the reaper the shard's earliest deadlines, exactly.
+    pub(crate) fn publish_next_deadline(&self, keyspace: &Keyspace) {
+        let next_ms = self.shard.next_deadline_ms().unwrap_or(NO_DEADLINE);
+        keyspace.next_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
+        let next_ms = self.shard.next_field_deadline_ms().unwrap_or(NO_DEADLINE);
+        keyspace.next_field_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
     }
 }

@@ -47,10 +47,14 @@
 // holds; how shards are locked; what can be done to keys and strings, to whole databases, and how changes
 // reach a log and come back; what happens by itself.
 mod clock;
+mod codec;
+mod counter;
 mod db_index;
 mod error;
+mod expiry;
 pub mod interleaving;
 mod key;
+mod random;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
@@ -62,6 +66,7 @@ mod value;
 mod stamp;
 mod usage;
 
+mod accounting;
 mod cached;
 mod change;
 mod db_counters;
@@ -71,6 +76,7 @@ mod event;
 mod interest;
 mod lazy_free;
 mod shard;
+mod shard_db;
 mod stats;
 mod stream_place;
 mod waiters;
@@ -100,6 +106,7 @@ mod undo;
 mod code;
 mod copies;
 mod flush;
+mod flushed;
 mod prefetch;
 mod scan;
 mod snapshot;
@@ -114,7 +121,8 @@ pub mod planted;
 mod aging;
 mod reaper;
 
-pub use busy::{Busy, Freed};
+pub use crate::flushed::Freeing;
+pub use busy::Freed;
 pub use cached::{InvalidatedKey, InvalidationSink};
 pub use change::{Change, Removal};
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -125,14 +133,14 @@ pub use collections::{
 };
 pub use context::Touch;
 pub use copies::{CopyRoom, ValueCopy};
-pub use db::{Db, DeadlineSet, Ttl};
+pub use db::Db;
 pub use db_index::{DATABASES_MAX, DbIndex};
-pub use entry::{Entry, Marks, size_class};
-pub use error::{Error, Result};
+pub use entry::{Entry, ItemNote, Marks, size_class};
+pub use error::{Busy, Error, Result, SnapshotError};
 pub use event::{Event, EventBatch, EventClasses, EventSink, KeyEvent, Origin, Source};
 pub use evict::Evicted;
-pub use flush::Freeing;
-pub use item::{Adjust, Adjusted, Condition, End, Item, ItemNote, Stored, Summary, VersionFor};
+pub use expiry::{DeadlineSet, Expiry, Ttl};
+pub use item::{Adjust, Adjusted, Condition, End, Item, Stored, Summary, VersionFor};
 pub use key::{KEY_LEN_MAX, Key, KeyHash, VALUE_LEN_MAX};
 pub use keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use policy::Policy;
@@ -141,12 +149,12 @@ pub use reaper::Reaper;
 pub use shard_locks::{MultiShardGuard, ShardLocks};
 pub use snapshot::{
     Iter as SnapshotBatchIter, LargeHead, SavedDb, SavedEntry, SavedLarge, SavedValue, Snapshot,
-    SnapshotBatch, SnapshotError, SnapshotMemory, SnapshotPiece,
+    SnapshotBatch, SnapshotMemory, SnapshotPiece,
 };
 pub use spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
 pub use stats::{DbStats, Memory, Stats};
 pub use stream_place::{STREAM_NAME_LEN, StreamPlace};
-pub use string::{Expiry, NewString};
+pub use string::NewString;
 pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
 pub use undo::Savepoint;
 pub use usage::FrequencyTuning;

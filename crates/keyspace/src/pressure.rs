@@ -14,7 +14,6 @@ use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 
-use crate::keyspace::Keyspace;
 use crate::policy::Policy;
 use crate::usage::FrequencyTuning;
 
@@ -23,9 +22,6 @@ const INEXACTNESS: u64 = 256;
 
 /// The step of a limit that is so large that more exactness is not needed.
 const STEP_MAX: u64 = 64 * 1024;
-
-/// A keyspace without keys counts, so that a limit below it refuses the first write as well, as in Redis.
-const EMPTY_BYTES: u64 = size_of::<Keyspace>() as u64;
 
 /// What happens when memory runs short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +71,9 @@ struct Sum {
 }
 
 impl Pressure {
-    pub(crate) fn new() -> Self {
+    /// A keyspace without keys counts as `empty_bytes`, so that a limit below it refuses the first write as well, as in
+    /// Redis.
+    pub(crate) fn new(empty_bytes: usize) -> Self {
         let pressure = Self {
             limit_bytes: AtomicU64::new(u64::MAX),
             step: AtomicU64::new(u64::MAX),
@@ -83,7 +81,7 @@ impl Pressure {
             samples: AtomicU32::new(0),
             log_factor: AtomicU32::new(0),
             decay_minutes: AtomicU32::new(0),
-            sum: Sum { bytes: AtomicI64::new(0), turn: AtomicUsize::new(0) },
+            sum: Sum { bytes: AtomicI64::new(empty_bytes as i64), turn: AtomicUsize::new(0) },
         };
         pressure.set(&Eviction::default(), 1);
         pressure
@@ -140,7 +138,7 @@ impl Pressure {
     #[inline]
     pub(crate) fn used_bytes(&self) -> u64 {
         // Two shards may tell in another order than things happened.
-        self.sum.bytes.load(Relaxed).max(0) as u64 + EMPTY_BYTES
+        self.sum.bytes.load(Relaxed).max(0) as u64
     }
 
     /// Bytes up to the limit.

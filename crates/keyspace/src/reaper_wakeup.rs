@@ -70,3 +70,10 @@ impl ReaperWakeup {
         self.sleeps_until_ms.store(AWAKE, Ordering::Relaxed);
     }
 }
+
+/// Whether there is still something to do at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    Something,
+    Nothing,
+}

@@ -5,10 +5,11 @@
 //! it. Shards never change their number and a table keeps its order while it grows and shrinks, so
 //! a key that is there from the first to the last call is visited exactly once.
 
-use crate::busy::Busy;
 use crate::change::Removal;
 use crate::db_index::DbIndex;
 use crate::entry::Entry;
+use crate::error::Busy;
+use crate::random::mix;
 use crate::shard_locks::ShardLocks;
 
 /// Bits of a position in a table.
@@ -194,12 +195,4 @@ impl ShardLocks<'_> {
         // Only when keys went away between the sum and the search.
         last
     }
-}
-
-/// Another random number from one: the finalizer of SplitMix64.
-pub(crate) fn mix(random: u64) -> u64 {
-    let mut mixed = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ mixed >> 31
 }

@@ -1,23 +1,17 @@
 //! A shard: the part of every database whose keys hash to it, behind one lock.
 
 use std::cell::RefCell;
-use std::iter;
 use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tierce_dash::Table;
 
 use crate::cached::CachedKeys;
 use crate::db_index::{DbIndex, DbSet};
-use crate::deadline::Deadlines;
-use crate::entry::Entry;
 use crate::interleaving::{self, Unlocked};
-use crate::keyspace::{Keyspace, NO_DEADLINE};
+use crate::shard_db::{ShardDb, ShardDbs};
 use crate::snapshot::ShardSnapshot;
-use crate::spill::ColdCounts;
 use crate::stats::ShardStats;
 use crate::waiters::Waiters;
 use crate::watch::Registry;
@@ -205,12 +199,12 @@ impl Shard {
     }
 
     /// The earliest deadline of all databases.
-    fn next_deadline_ms(&self) -> Option<i64> {
+    pub(crate) fn next_deadline_ms(&self) -> Option<i64> {
         self.dbs().filter_map(|(_, db)| db.deadlines.next_ms()).min()
     }
 
     /// The same of the fields of hashes.
-    fn next_field_deadline_ms(&self) -> Option<i64> {
+    pub(crate) fn next_field_deadline_ms(&self) -> Option<i64> {
         self.dbs().filter_map(|(_, db)| db.field_deadlines.next_ms()).min()
     }
 }
@@ -219,47 +213,6 @@ impl Shard {
 thread_local! {
     /// Databases that this thread has looked at to read or to take them: tests count what goes through all of them.
     pub(crate) static LOOKUPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-/// One database's part in a shard.
-#[derive(Debug, Default)]
-pub(crate) struct ShardDb {
-    pub(crate) table: Table<Entry>,
-    pub(crate) deadlines: Deadlines,
-    /// The earliest deadlines of hashes' fields.
-    pub(crate) field_deadlines: Deadlines,
-    /// Hashes whose fields have deadlines.
-    pub(crate) volatile_hashes: usize,
-    /// Bytes of the entries in `table`, their blobs included.
-    pub(crate) entry_bytes: usize,
-    pub(crate) cold: ColdCounts,
-}
-
-impl ShardDb {
-    /// Bytes of entries, of the table, and of the heaps of deadlines.
-    pub(crate) fn memory_bytes(&self) -> [usize; 3] {
-        let heaps = self.deadlines.memory_bytes() + self.field_deadlines.memory_bytes();
-        [self.entry_bytes, self.table.memory_bytes(), heaps]
-    }
-}
-
-/// All databases of a shard, taken out of it.
-#[derive(Debug)]
-pub(crate) struct ShardDbs {
-    first: ShardDb,
-    others: Vec<Option<Box<ShardDb>>>,
-}
-
-impl ShardDbs {
-    /// Whether there is next to nothing to free.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.table.is_empty() && self.others.is_empty()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ShardDb> {
-        let others = self.others.iter_mut().flatten().map(|db| &mut **db);
-        iter::once(&mut self.first).chain(others)
-    }
 }
 
 /// A locked shard.
@@ -304,23 +257,41 @@ impl<'k> Held<'k> {
     fn with(index: usize, slot: &'k Slot, shard: MutexGuard<'k, Locked>) -> Self {
         Self { index, shard, stats: &slot.stats, _unlocked: Unlocked::of(&slot.shard) }
     }
+}
 
-    /// Tells the reaper the shard's earliest deadlines, exactly.
-    pub(crate) fn publish_next_deadline(&self, keyspace: &Keyspace) {
-        let next_ms = self.shard.next_deadline_ms().unwrap_or(NO_DEADLINE);
-        keyspace.next_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
-        let next_ms = self.shard.next_field_deadline_ms().unwrap_or(NO_DEADLINE);
-        keyspace.next_field_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
-    }
+/// Takes a database out of a shard, and returns its figures as well.
+pub(crate) fn take_db(held: &mut Held<'_>, db: DbIndex) -> (ShardDb, [u64; 3]) {
+    let taken = held.shard.take(db);
+    let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
+    stats.spilled_keys.sub(taken.cold.spilled_keys);
+    stats.spilled_bytes.sub(taken.cold.spilled_bytes);
+    stats.entry_bytes.follow(entries, 0);
+    stats.index_bytes.follow(index, 0);
+    stats.deadline_bytes.follow(heaps, 0);
+    let figures = stats.dbs.figures(db);
+    stats.dbs.reset(db);
+    (taken, figures)
+}
+
+/// The reverse of [`take_db`], in the place of an empty database without memory.
+pub(crate) fn put_db(held: &mut Held<'_>, db: DbIndex, taken: ShardDb, figures: [u64; 3]) {
+    let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
+    stats.spilled_keys.add(taken.cold.spilled_keys);
+    stats.spilled_bytes.add(taken.cold.spilled_bytes);
+    stats.entry_bytes.follow(0, entries);
+    stats.index_bytes.follow(0, index);
+    stats.deadline_bytes.follow(0, heaps);
+    stats.dbs.set_figures(db, figures);
+    *held.shard.db_mut(db) = taken;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::Options;
+    use crate::expiry::Expiry;
+    use crate::keyspace::{Keyspace, Options};
     use crate::policy::Policy;
     use crate::pressure::Eviction;
-    use crate::string::Expiry;
 
     #[test]
     fn a_database_takes_memory_from_its_first_use_on() {

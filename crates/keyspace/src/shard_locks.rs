@@ -14,13 +14,15 @@
 
 use std::time::Duration;
 
-use crate::busy::{Announcement, Busy, OnBusy};
+use crate::busy::{Announcement, OnBusy};
 use crate::context::{Context, ThreadContext, Touch};
 use crate::db::Db;
 use crate::db_index::DbIndex;
 use crate::effects::Effects;
+use crate::error::Busy;
 use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
+use crate::planted::{self, Fault};
 use crate::shard::{Held, Locked};
 use crate::stream_place::StreamPlace;
 use crate::usage::{Tracking, Usage};
@@ -51,6 +53,38 @@ pub struct ShardLocks<'k> {
     /// Makes the shards busy that are held, if they may be for long. Dropped when they are unlocked.
     announcement: Option<Announcement<'k>>,
     has_logged: bool,
+}
+
+impl Keyspace {
+    /// Access for one thread that may wait for others. Cheap; one for each batch of requests is fine.
+    #[inline]
+    #[must_use]
+    pub fn locks(&self) -> ShardLocks<'_> {
+        ShardLocks::new(self, BusyPolicy::Waits)
+    }
+
+    /// Access for a worker, which never waits for a shard that another thread holds for long: it tries
+    /// ([`ShardLocks::reach`], [`ShardLocks::try_lock_many`], [`ShardLocks::try_lock_all`]), and is woken when it may
+    /// try again ([`Keyspace::on_freed`]).
+    #[inline]
+    #[must_use]
+    pub fn worker_locks(&self, worker: u16) -> ShardLocks<'_> {
+        ShardLocks::new(self, BusyPolicy::SetsAside(worker))
+    }
+
+    /// Access for a thread that holds shards for long: it makes them busy, so that workers do not wait.
+    #[must_use]
+    pub fn long_locks(&self) -> ShardLocks<'_> {
+        ShardLocks::new(self, BusyPolicy::Announces { patience: None })
+    }
+
+    /// The same for a thread that has other things to do: what it tries to lock is refused when others have held it for
+    /// so long. It is not woken when that is free.
+    #[must_use]
+    pub fn impatient_long_locks(&self, patience: Duration) -> ShardLocks<'_> {
+        let patience = (!planted::is(Fault::LongThreadsWait)).then_some(patience);
+        ShardLocks::new(self, BusyPolicy::Announces { patience })
+    }
 }
 
 impl<'k> ShardLocks<'k> {

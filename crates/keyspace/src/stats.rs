@@ -3,55 +3,10 @@
 //! Each shard has its own, written only by the holder of its lock, so that a plain load and a plain
 //! store suffice. A reader gets sums of values that were each true a moment ago.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::counter::Counter;
 use crate::db_counters::{DEADLINE_UNIT_MS, DbCounters, PerDbCounters};
 use crate::interest::ShardInterest;
 use crate::version::Versions;
-
-/// A number with one writer at a time: the holder of the shard's lock.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) const fn zero() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    // Relaxed throughout: the number says nothing about other memory, and writers are ordered by
-    // the lock.
-    #[inline]
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    /// Sets the number and returns what it was; for one that others than the owner of the lock set, too.
-    #[inline]
-    pub(crate) fn swap(&self, value: u64) -> u64 {
-        self.0.swap(value, Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn add(&self, more: u64) {
-        self.set(self.get().wrapping_add(more));
-    }
-
-    #[inline]
-    pub(crate) fn sub(&self, less: u64) {
-        self.set(self.get().wrapping_sub(less));
-    }
-
-    /// Follows a quantity that went from `before` to `after`.
-    #[inline]
-    pub(crate) fn follow(&self, before: usize, after: usize) {
-        self.add((after as u64).wrapping_sub(before as u64));
-    }
-}
 
 /// The figures of one shard, those first that ordinary requests change.
 #[derive(Debug)]

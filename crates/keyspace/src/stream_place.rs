@@ -11,8 +11,6 @@
 use parking_lot::Mutex;
 
 use crate::db_index::DbIndex;
-use crate::effects::Effects;
-use crate::keyspace::Keyspace;
 
 /// Length of the name of a stream.
 pub const STREAM_NAME_LEN: usize = 40;
@@ -31,73 +29,13 @@ pub struct StreamPlace {
 /// A place that the next changes lead to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    place: Option<StreamPlace>,
+    pub(crate) place: Option<StreamPlace>,
     /// It is logged even if nothing changes.
-    is_forced: bool,
+    pub(crate) is_forced: bool,
     /// It is in the stream of this server itself, which is a primary and ends here.
-    is_own: bool,
+    pub(crate) is_own: bool,
 }
 
 /// The place of the data, as the log has it. Locked while a record with it is appended, so that a checkpoint does not
 /// restate an older one behind it.
 pub(crate) type KnownPlace = Mutex<Option<StreamPlace>>;
-
-impl Effects<'_> {
-    /// Commits what leads to a place.
-    #[cold]
-    pub(crate) fn commit_with_place(&mut self, keyspace: &Keyspace) -> bool {
-        let Some(Due { mut place, is_forced, is_own }) = self.due_place else { return false };
-        let Some(pending) = &mut self.pending else {
-            // It cannot be told from the log where the data are.
-            self.due_place = None;
-            *keyspace.stream_place.lock() = None;
-            return false;
-        };
-        if !is_forced && pending.is_unchanged() {
-            return pending.append();
-        }
-        self.due_place = None;
-        let mut known = keyspace.stream_place.lock();
-        if !is_own && !keyspace.is_following() {
-            // A primary by now, whose clients may have changed what is no part of the stream.
-            place = None;
-        }
-        *known = place;
-        pending.push_place(place.as_ref());
-        pending.append()
-    }
-
-    /// Another database is selected at the place.
-    pub(crate) fn select_in_lead(&mut self, db: DbIndex) {
-        if let Some(Due { place: Some(place), .. }) = &mut self.due_place {
-            place.db = db;
-        }
-    }
-
-    /// What is done next leads to this place, or to none.
-    pub(crate) fn lead_to(&mut self, place: Option<StreamPlace>, is_forced: bool) {
-        self.due_place = Some(Due { place, is_forced, is_own: false });
-    }
-
-    /// The data are those of this place in the stream of this server, and do not change any more.
-    pub(crate) fn end_at(&mut self, place: StreamPlace) {
-        self.due_place = Some(Due { place: Some(place), is_forced: true, is_own: true });
-    }
-}
-
-impl Keyspace {
-    /// The data are not those of a stream: some were lost. Before they are logged.
-    pub fn forget_stream_place(&self) {
-        *self.stream_place.lock() = None;
-    }
-
-    /// What was loaded is that of a place, as a snapshot says.
-    pub fn note_loaded_place(&self, place: StreamPlace) {
-        *self.stream_place.lock() = Some(place);
-    }
-
-    /// The place of the data in the stream of a primary, as the log has it.
-    pub fn stream_place(&self) -> Option<StreamPlace> {
-        *self.stream_place.lock()
-    }
-}

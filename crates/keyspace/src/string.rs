@@ -9,20 +9,10 @@ use crate::context::Context;
 use crate::db::Db;
 use crate::entry::{Attributes, Content, Entry, Kind, OutOfLine, size_class};
 use crate::error::{Error, Result};
+use crate::expiry::Expiry;
 use crate::key::Key;
 use crate::value::{BLOB_LEN_MIN, StrView};
 use tierce_collections::{IntText, int_text_len};
-
-/// What a SET does with the deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expiry {
-    /// The key gets none and loses one it has.
-    Never,
-    /// The key keeps the one it has.
-    Keep,
-    /// The key gets this one, a Unix time in milliseconds.
-    At(i64),
-}
 
 /// A string that is to be stored.
 ///

@@ -5,11 +5,11 @@ use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use tierce_collections::{Collection, CollectionKind};
+use tierce_collections::{
+    Collection, CollectionKind, IntText, int_text_len, parse_int, size_class,
+};
 
 use crate::collections::BorrowGuard;
-use crate::entry::{Content, Entry, Kind, Spilled, size_class};
-use tierce_collections::{IntText, int_text_len, parse_int};
 
 /// Strings of this many bytes and more have an allocation of their own, so that a reply can send
 /// them by reference and so that an append does not copy them each time. At this size a copy costs
@@ -31,13 +31,6 @@ pub enum Value<'a> {
     Collection(BorrowGuard<'a, Collection>),
 }
 
-impl<'a> Value<'a> {
-    #[inline]
-    pub(crate) fn of(entry: &'a Entry) -> Self {
-        entry.value()
-    }
-}
-
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
@@ -57,45 +50,6 @@ impl ValueType {
             ValueType::Collection(CollectionKind::SortedSet) => "zset",
             ValueType::Collection(CollectionKind::Hash) => "hash",
             ValueType::Collection(CollectionKind::Stream) => "stream",
-        }
-    }
-}
-
-impl Entry {
-    /// The type of the value.
-    pub fn value_type(&self) -> ValueType {
-        match self.raw_collection() {
-            Some((form, _)) => ValueType::Collection(form.kind()),
-            None => self.spilled().map_or(ValueType::String, Spilled::value_type),
-        }
-    }
-
-    /// The value, which has to be in memory.
-    ///
-    /// # Panics
-    ///
-    /// If it is on disk only; see [`Entry::is_spilled`].
-    #[inline]
-    pub fn value(&self) -> Value<'_> {
-        match self.string() {
-            Ok(string) => Value::Str(string),
-            Err(_) => {
-                let collection = self.collection();
-                Value::Collection(collection.expect("a value on disk is fetched before it is read"))
-            }
-        }
-    }
-
-    /// The name OBJECT ENCODING replies with.
-    pub fn encoding(&self) -> &'static str {
-        if let Some(spilled) = self.spilled() {
-            return spilled.encoding();
-        }
-        match (self.value(), self.kind()) {
-            (Value::Collection(collection), _) => collection.encoding(),
-            (Value::Str(_), Kind::Int) => "int",
-            (Value::Str(string), Kind::Embedded) if string.len() <= EMBSTR_LEN_MAX => "embstr",
-            (Value::Str(_), _) => "raw",
         }
     }
 }
@@ -222,29 +176,6 @@ impl std::fmt::Debug for Blob<'_> {
 /// The memory of a blob as the allocator counts it.
 pub(crate) fn blob_bytes(bytes: &Vec<u8>) -> usize {
     BLOB_HEAD_BYTES + size_class(bytes.capacity())
-}
-
-impl<'a> Content<'a> {
-    /// How a string that is set as a whole is stored.
-    #[inline]
-    pub(crate) fn of_string(bytes: &'a [u8]) -> Self {
-        if let Some(value) = parse_int(bytes) {
-            Content::Int(value)
-        } else {
-            Self::of_bytes(bytes, Kind::Embedded)
-        }
-    }
-
-    /// How bytes are stored as they are: with their key, as this kind, or in an allocation of their
-    /// own if there are many.
-    #[inline]
-    pub(crate) fn of_bytes(bytes: &'a [u8], kind: Kind) -> Self {
-        match kind {
-            _ if bytes.len() >= BLOB_LEN_MIN => Content::Blob(Arc::new(bytes.to_vec())),
-            Kind::Raw => Content::Raw(bytes),
-            _ => Content::Embedded(bytes),
-        }
-    }
 }
 
 /// The part of a string of `len` bytes between `start` and `end`, both inclusive and counted from

@@ -26,11 +26,8 @@
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
 
-use crate::context::Context;
-use crate::entry::Entry;
-use crate::interest::Interest;
+use crate::counter::Counter;
 use crate::key::KeyHash;
-use crate::stats::Counter;
 
 /// Groups of keys in a shard, 2 KiB of versions. With the usual 256 shards a change concerns one key
 /// in 65,536 besides the one that changed.
@@ -71,48 +68,7 @@ impl Versions {
 }
 
 #[inline]
-fn stripe(hash: KeyHash) -> usize {
+pub(crate) fn stripe(hash: KeyHash) -> usize {
     // The lowest bits decide neither the shard nor the place in its table.
     hash.0 as usize % STRIPES
-}
-
-impl Context<'_> {
-    /// The version that the latest change in this shard made.
-    #[inline]
-    pub(crate) fn latest_version(&self) -> NonZeroU64 {
-        self.keyspace.version_after(self.stats.changes.get())
-    }
-
-    /// The version of a key, for a client.
-    #[inline]
-    pub(crate) fn version_of(&self, hash: KeyHash, entry: &Entry) -> NonZeroU64 {
-        if let Some(own) = entry.attributes().version {
-            return own;
-        }
-        self.striped_version(hash)
-    }
-
-    #[inline]
-    pub(crate) fn striped_version(&self, hash: KeyHash) -> NonZeroU64 {
-        let versions = &self.stats.versions;
-        let versions = versions.get().unwrap_or_else(|| {
-            self.stats.interest.set(Interest::VERSIONS, true);
-            versions.start(self.latest_version())
-        });
-        NonZeroU64::new(versions[stripe(hash)].get()).expect("versions begin at one")
-    }
-
-    /// Gives a key that has just changed its new version.
-    #[inline(always)]
-    pub(crate) fn renew_version(&self, hash: KeyHash, entry: &mut Entry) {
-        // No client knows a version of this shard: whatever one is told later is newer.
-        let Some(versions) = self.stats.versions.get() else { return };
-        let latest = self.latest_version();
-        let version = &versions[stripe(hash)];
-        if let Some(undo) = self.undo() {
-            undo.version_changes(self.shard_index, stripe(hash), version.get());
-        }
-        version.set(latest.get());
-        entry.renew_version(latest);
-    }
 }

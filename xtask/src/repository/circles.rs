@@ -16,7 +16,6 @@ const LARGER: &[(&str, usize)] = &[
     ("collections", 9),
     ("config", 16),
     ("gateway", 6),
-    ("keyspace", 67),
     ("lua", 22),
     ("net", 8),
 ];

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{CODE_NAME_LEN_MAX, CodeKind};
-use crate::busy::Busy;
+use crate::error::Busy;
 use crate::shard_locks::{MultiShardGuard, ShardLocks};
 
 /// Changes libraries of functions and scripts by name. All shards are locked as long as it is there.

@@ -1,20 +1,22 @@
 //! Reading and editing collections under the lock of their shard.
 
-use std::ops::Deref;
-
 use tierce_collections::Collection;
 
-use super::edits::{Malformed, Reader, Writer, kind_of};
-use super::limits::LimitCells;
-use super::{BorrowGuard, CollectionType, each_collection, with_type};
+use super::edits::kind_of;
+use super::{CollectionType, with_type};
+use crate::accounting::{Accounting, CollectionAccounting};
 use crate::change::{Change, Removal};
-use crate::db::{Accounting, Db};
+use crate::codec::Malformed;
+use crate::collections::borrow::BorrowGuard;
+use crate::collections::convert::{apply, apply_to, is_empty};
+use crate::collections::editor::Editor;
+use crate::db::Db;
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::shard_locks::ShardLocks;
-use crate::undo::{EditRecording, push_chunk};
+use crate::undo::EditRecording;
 use crate::usage::Access;
 use crate::value::{Value, ValueType};
 
@@ -25,116 +27,6 @@ pub enum Missing {
     Create,
     /// Nothing.
     Skip,
-}
-
-/// A collection that is being edited: reads as the collection, and records what is changed.
-pub struct Editor<'a, T> {
-    pub(super) value: &'a mut T,
-    pub(super) limits: &'a LimitCells,
-    /// Where edits are recorded, if they have to be.
-    edits: Option<&'a mut Vec<u8>>,
-    /// Where edits are recorded that take these back, if they may have to be.
-    inverse: Option<&'a mut Vec<u8>>,
-    has_changed: bool,
-    /// Clients that wait for the key may find something now.
-    serves_waiters: bool,
-}
-
-impl<T> Editor<'_, T> {
-    /// Notes that clients that wait for the key may find something after this change. A list or a sorted set that is
-    /// there has no such clients; a stream may.
-    #[inline]
-    pub(super) fn serve_waiters(&mut self) {
-        self.serves_waiters = true;
-    }
-
-    /// Whether it is recorded how changes are taken back.
-    #[inline]
-    pub(super) fn is_undoable(&self) -> bool {
-        self.inverse.is_some()
-    }
-
-    /// To be called before a change: `write` states the edits that take it back.
-    #[inline]
-    pub(super) fn before(&mut self, write: impl FnOnce(&T, &mut Writer<'_>)) {
-        if let Some(inverse) = &mut self.inverse {
-            push_chunk(inverse, |edits| write(self.value, edits));
-        }
-    }
-
-    /// The same after a change.
-    #[inline]
-    pub(super) fn undo_by(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        self.split().1.undo_by(write);
-    }
-
-    /// Notes a change, which `write` states as an edit.
-    #[inline]
-    pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        self.split().1.record(write);
-    }
-}
-
-impl<T> Editor<'_, T> {
-    /// The value and its recorder apart, to record while the value is being changed.
-    pub(super) fn split(&mut self) -> (&mut T, Recorder<'_>) {
-        let recorder = Recorder {
-            edits: self.edits.as_deref_mut(),
-            inverse: self.inverse.as_deref_mut(),
-            has_changed: &mut self.has_changed,
-        };
-        (self.value, recorder)
-    }
-}
-
-/// Records for an editor.
-pub(super) struct Recorder<'a> {
-    edits: Option<&'a mut Vec<u8>>,
-    inverse: Option<&'a mut Vec<u8>>,
-    has_changed: &'a mut bool,
-}
-
-impl Recorder<'_> {
-    /// See [`Editor::undo_by`].
-    #[inline]
-    pub(super) fn undo_by(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        if let Some(inverse) = &mut self.inverse {
-            push_chunk(inverse, write);
-        }
-    }
-
-    /// See [`Editor::record`].
-    #[inline]
-    pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        *self.has_changed = true;
-        if let Some(edits) = &mut self.edits {
-            write(&mut Writer::new(edits));
-        }
-    }
-}
-
-impl<T> Deref for Editor<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        self.value
-    }
-}
-
-/// What the figures have to know of a collection. Its entry stays as it is when it is edited.
-#[derive(Clone, Copy)]
-pub(crate) struct CollectionAccounting {
-    pub(crate) bytes: usize,
-    /// The deadline of its fields, if it is a hash with such.
-    pub(crate) fields_ms: Option<i64>,
-}
-
-impl CollectionAccounting {
-    #[inline]
-    fn of<T: CollectionType>(value: &T) -> Self {
-        Self { bytes: value.allocated_bytes(), fields_ms: value.next_deadline_ms() }
-    }
 }
 
 impl Db<'_> {
@@ -370,53 +262,6 @@ impl Db<'_> {
     }
 }
 
-/// The collection that edits make out of nothing.
-pub(crate) fn collection_of(
-    edits: &[u8],
-    limits: &LimitCells,
-) -> std::result::Result<Collection, Malformed> {
-    let Some(kind) = edits.first().copied().and_then(kind_of) else {
-        return Err(Malformed { offset: 0, what: "edits of no type" });
-    };
-    let mut collection = Collection::new(kind);
-    apply(&mut collection, edits, limits)?;
-    Ok(collection)
-}
-
-/// Applies edits, which must all be of the collection's type.
-pub(crate) fn apply(
-    collection: &mut Collection,
-    edits: &[u8],
-    limits: &LimitCells,
-) -> std::result::Result<(), Malformed> {
-    each_collection!(collection, value => apply_to(value, edits, limits))
-}
-
-pub(crate) fn apply_to<T: CollectionType>(
-    value: &mut T,
-    edits: &[u8],
-    limits: &LimitCells,
-) -> std::result::Result<(), Malformed> {
-    let mut edits = Reader::new(edits);
-    while !edits.is_at_end() {
-        let code = edits.byte()?;
-        if kind_of(code) != Some(T::KIND) {
-            return Err(edits.malformed("an edit of another type"));
-        }
-        value.apply(code, &mut edits, limits)?;
-    }
-    Ok(())
-}
-
-/// Whether a key would not keep the collection.
-fn is_empty(collection: &Collection) -> bool {
-    each_collection!(collection, value => value.is_empty() && !stays_empty(value))
-}
-
-fn stays_empty<T: CollectionType>(_: &T) -> bool {
-    T::STAYS_EMPTY
-}
-
 impl ShardLocks<'_> {
     /// Reads several keys at once, each as [`Db::get`] does.
     ///
@@ -449,7 +294,7 @@ impl ShardLocks<'_> {
             let entry = std::ptr::from_ref(db.peek(*key)?);
             // SAFETY: looking for keys that are not due, at the same time as above, changes nothing, and
             // no other thread can while `self` is borrowed: their shards stay locked.
-            Some(Value::of(unsafe { &*entry }))
+            Some(unsafe { &*entry }.value())
         };
         Ok(keys.iter().map(find).collect())
     }

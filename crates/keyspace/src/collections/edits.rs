@@ -8,14 +8,8 @@ use std::marker::PhantomData;
 use tierce_collections::CollectionKind;
 use tierce_collections::stream::StreamId;
 
-use super::hash::HashEdit;
-use super::list::ListEdit;
-use super::set::SetEdit;
-use super::sorted_set::SortedSetEdit;
-use super::stream::StreamEdit;
-pub use crate::log::op::Malformed;
-pub(crate) use crate::log::op::Reader;
-use crate::log::op::push_varint;
+pub use crate::codec::Malformed;
+pub(crate) use crate::codec::Reader;
 
 /// Bits of an edit's code that say what it does.
 const EDIT_BITS: u32 = 4;
@@ -36,111 +30,6 @@ pub(crate) fn kind_of(code: u8) -> Option<CollectionKind> {
         5 => CollectionKind::Stream,
         _ => return None,
     })
-}
-
-/// Appends edits.
-pub struct Writer<'a> {
-    out: &'a mut Vec<u8>,
-}
-
-impl<'a> Writer<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out }
-    }
-
-    /// Bytes written so far, with those that were there before.
-    pub(crate) fn len(&self) -> usize {
-        self.out.len()
-    }
-
-    /// How many bytes `write` writes.
-    pub(crate) fn measure(&mut self, write: impl FnOnce(&mut Self)) -> usize {
-        let before = self.len();
-        write(self);
-        self.len() - before
-    }
-
-    /// Begins an edit.
-    pub(crate) fn begin(&mut self, code: u8) {
-        self.out.push(code);
-    }
-
-    pub(crate) fn number(&mut self, value: u64) {
-        push_varint(self.out, value);
-    }
-
-    pub(crate) fn count(&mut self, value: usize) {
-        self.number(value as u64);
-    }
-
-    pub(crate) fn byte(&mut self, value: u8) {
-        self.out.push(value);
-    }
-
-    /// Eight bytes, little-endian.
-    pub(crate) fn fixed(&mut self, value: u64) {
-        self.out.extend_from_slice(&value.to_le_bytes());
-    }
-
-    /// A length and as many bytes.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        push_varint(self.out, bytes.len() as u64);
-        self.out.extend_from_slice(bytes);
-    }
-}
-
-/// An edit of any type, decoded.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Edit<'a> {
-    /// Of a list.
-    List(ListEdit<'a>),
-    /// Of a set.
-    Set(SetEdit<'a>),
-    /// Of a sorted set.
-    SortedSet(SortedSetEdit<'a>),
-    /// Of a hash.
-    Hash(HashEdit<'a>),
-    /// Of a stream.
-    Stream(StreamEdit<'a>),
-}
-
-/// The edits of an operation, one after the other. Ends behind an error.
-#[derive(Debug, Clone)]
-pub struct Edits<'a>(Reader<'a>);
-
-impl<'a> Edits<'a> {
-    /// The edits in these bytes.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self(Reader::new(bytes))
-    }
-
-    fn read(&mut self) -> Result<Edit<'a>, Malformed> {
-        let edit = &mut self.0;
-        let code = edit.byte()?;
-        let kind = kind_of(code).ok_or(edit.malformed("an edit of an unknown type"))?;
-        Ok(match kind {
-            CollectionKind::List => Edit::List(ListEdit::read(code, edit)?),
-            CollectionKind::Set => Edit::Set(SetEdit::read(code, edit)?),
-            CollectionKind::SortedSet => Edit::SortedSet(SortedSetEdit::read(code, edit)?),
-            CollectionKind::Hash => Edit::Hash(HashEdit::read(code, edit)?),
-            CollectionKind::Stream => Edit::Stream(StreamEdit::read(code, edit)?),
-        })
-    }
-}
-
-impl<'a> Iterator for Edits<'a> {
-    type Item = Result<Edit<'a>, Malformed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_at_end() {
-            return None;
-        }
-        let edit = self.read();
-        if edit.is_err() {
-            self.0 = Reader::new(&[]);
-        }
-        Some(edit)
-    }
 }
 
 impl<'a, T: Field<'a>> ExactSizeIterator for Fields<'a, T> {}

@@ -10,11 +10,12 @@
 use tierce_collections::hash::{FieldRef, Former};
 use tierce_collections::{CollectionKind, Element, Hash, IntText, SnapshotProgress};
 
-use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, code};
 use super::limits::LimitCells;
-use super::parts::CollectionPart;
 use super::sealed::Sealed;
 use super::{CollectionType, Editor, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::collections::part::CollectionPart;
 
 const FIELDS: u8 = code(CollectionKind::Hash, 1);
 const TIMED_FIELDS: u8 = code(CollectionKind::Hash, 2);

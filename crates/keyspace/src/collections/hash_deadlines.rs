@@ -15,18 +15,18 @@ use std::ptr::NonNull;
 use tierce_collections::{Form, Hash};
 
 use super::CollectionType;
-use super::edits::Writer;
 use super::hash::write_removal;
+use crate::accounting::{Accounting, ColdAccounting};
 use crate::change::{Change, Removal};
+use crate::codec::Writer;
 use crate::context::Context;
-use crate::db::{Accounting, Db};
+use crate::db::Db;
 use crate::entry::Entry;
 use crate::event::Event;
 use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
 use crate::log::pending::Recording;
-use crate::shard::ShardDb;
-use crate::spill::ColdAccounting;
+use crate::shard_db::ShardDb;
 
 /// Fields that are removed in one go: some microseconds.
 const FIELDS_PER_STEP: usize = 32;

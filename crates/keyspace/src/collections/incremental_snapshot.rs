@@ -5,9 +5,9 @@ use tierce_collections::{
     Collection, Form, Remainder, SnapshotId, SnapshotProgress, SnapshotTag, Snapshotted,
 };
 
-use super::edits::Writer;
 use super::sealed::Sealed;
 use super::{each_collection, with_type};
+use crate::codec::Writer;
 use crate::entry::{Entry, OutOfLine};
 
 /// Whether collections of this form can be saved in slices.

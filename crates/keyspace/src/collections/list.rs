@@ -24,12 +24,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits, SnapshotProgress};
 
-use super::access::Editor;
-use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, code};
 use super::limits::LimitCells;
-use super::parts::CollectionPart;
 use super::sealed::Sealed;
 use super::{CollectionType, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::collections::editor::Editor;
+use crate::collections::part::CollectionPart;
 use crate::db_index::DbIndex;
 
 const KIND: CollectionKind = CollectionKind::List;

@@ -22,32 +22,38 @@
 //! - A key whose collection loses its last element is gone, unless the type says otherwise.
 
 pub(crate) mod access;
+mod borrow;
+pub(crate) mod convert;
+mod edit;
+mod editor;
 pub(crate) mod edits;
 mod hash;
 mod hash_deadlines;
 pub(crate) mod incremental_snapshot;
 pub(crate) mod limits;
 pub(crate) mod list;
+mod part;
 mod parts;
 mod set;
 mod sorted_set;
 mod stream;
 
-use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::ptr::NonNull;
 
 use tierce_collections::{Collection, CollectionKind, Form, SnapshotProgress, Snapshotted};
 
-pub use access::{Editor, Missing};
-pub use edits::{Edit, Edits, Fields};
-use edits::{Malformed, Reader, Writer};
+use crate::codec::{Malformed, Reader, Writer};
+pub use access::Missing;
+pub use borrow::BorrowGuard;
+pub use edit::{Edit, Edits};
+pub use editor::Editor;
+pub use edits::Fields;
 pub use hash::{FieldDeadline, HashEdit, TimedField};
 use limits::LimitCells;
 pub use limits::Limits;
 pub use list::{ListEdit, ListSide};
-pub use parts::{CollectionPart, CollectionParts, SavedCollection};
+pub use part::CollectionPart;
+pub use parts::{CollectionParts, SavedCollection};
 pub use set::SetEdit;
 pub use sorted_set::SortedSetEdit;
 pub use stream::{Delivery, StreamEdit, StreamFields, StreamIds};
@@ -247,60 +253,3 @@ macro_rules! sealed_type {
     };
 }
 pub(crate) use sealed_type;
-
-/// A collection that an entry owns, borrowed for reading.
-pub struct BorrowGuard<'a, T> {
-    /// Made of the same pointer as the owner's, and never dropped.
-    value: ManuallyDrop<T>,
-    owner: PhantomData<&'a T>,
-}
-
-impl<T> BorrowGuard<'_, T> {
-    /// `value` must be owned elsewhere, by something that stays during the lifetime.
-    pub(crate) fn new(value: T) -> Self {
-        Self { value: ManuallyDrop::new(value), owner: PhantomData }
-    }
-}
-
-impl<T> Deref for BorrowGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T: std::fmt::Debug> std::fmt::Debug for BorrowGuard<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-/// Appends edits for a part of a collection; see [`sealed::Sealed::encode_part`].
-pub(crate) fn encode_part(
-    collection: &Collection,
-    cursor: u64,
-    bytes_max: usize,
-    edits: &mut Writer<'_>,
-) -> u64 {
-    use sealed::Sealed;
-    each_collection!(collection, value => value.encode_part(cursor, bytes_max, edits))
-}
-
-/// Appends edits for a part of a collection; see [`sealed::Sealed::encode_chunk`].
-pub(crate) fn encode_chunk(
-    collection: &Collection,
-    cursor: u64,
-    bytes_max: usize,
-    edits: &mut Writer<'_>,
-) -> u64 {
-    use sealed::Sealed;
-    each_collection!(collection, value => value.encode_chunk(cursor, bytes_max, edits))
-}
-
-/// Appends edits that make a collection out of nothing.
-pub(crate) fn encode(collection: &Collection, edits: &mut Writer<'_>) {
-    use sealed::Sealed;
-    each_collection!(collection, value => value.encode(edits));
-}

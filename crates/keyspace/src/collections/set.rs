@@ -7,11 +7,12 @@
 
 use tierce_collections::{CollectionKind, Element, IntText, Set, SnapshotProgress};
 
-use super::edits::{Fields, Malformed, Reader, Writer, code};
+use super::edits::{Fields, code};
 use super::limits::LimitCells;
-use super::parts::CollectionPart;
 use super::sealed::Sealed;
 use super::{CollectionType, Editor, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::collections::part::CollectionPart;
 
 const MEMBERS: u8 = code(CollectionKind::Set, 1);
 const REMOVE: u8 = code(CollectionKind::Set, 2);

@@ -12,12 +12,13 @@ use std::ops::Range;
 
 use tierce_collections::{CollectionKind, Element, IntText, SnapshotProgress, SortedSet};
 
-use super::access::Editor;
-use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, code};
 use super::limits::LimitCells;
-use super::parts::CollectionPart;
 use super::sealed::Sealed;
 use super::{CollectionType, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::collections::editor::Editor;
+use crate::collections::part::CollectionPart;
 
 const MAKE: u8 = code(CollectionKind::SortedSet, 0);
 const SET: u8 = code(CollectionKind::SortedSet, 1);

@@ -8,12 +8,13 @@ use tierce_collections::stream::{
 };
 use tierce_collections::{CollectionKind, IntText, Stream};
 
-use super::access::Editor;
-use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, code};
 use super::limits::LimitCells;
-use super::parts::CollectionPart;
 use super::sealed::Sealed;
 use super::{CollectionType, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::collections::editor::Editor;
+use crate::collections::part::CollectionPart;
 
 /// What edits do. The layout of each is in `docs/formats/log-operations.md`.
 mod edit {

@@ -16,8 +16,6 @@ use std::num::NonZeroU64;
 
 use tierce_cask::ColdLocation;
 
-use crate::item::ItemNote;
-
 const WIDTH_MASK: u8 = 0b11;
 const VERSION: u8 = 1 << 2;
 const MARK_SHIFT: u32 = 3;
@@ -175,6 +173,20 @@ pub(super) const fn tail_len(control: u8) -> usize {
     let version_len = if control & VERSION == 0 { 0 } else { VERSION_LEN };
     let location_len = if control & LOCATION == 0 { 0 } else { ColdLocation::ENCODED_LEN };
     1 + flags_len(control) + version_len + location_len
+}
+
+/// What clients of memcached have left on an item that outlives the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ItemNote {
+    /// What was stored with the value.
+    pub flags: u32,
+    /// What readers and invalidations have left; that it was read is forgotten.
+    pub marks: Marks,
+}
+
+impl ItemNote {
+    /// Nothing.
+    pub const NONE: Self = Self { flags: 0, marks: Marks::NONE };
 }
 
 #[cfg(test)]

@@ -28,32 +28,34 @@
 //! any but the asking thread.
 
 mod attributes;
+pub(crate) mod content;
 mod layout;
 mod out_of_line;
 mod parts;
+mod read;
 mod spilled;
 
 use std::alloc::dealloc;
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
-pub use attributes::{Attributes, Marks};
+pub use attributes::{Attributes, ItemNote, Marks};
 use attributes::{TAIL_LEN_MAX, tail_len};
+pub(crate) use content::Content;
 pub(crate) use layout::Kind;
-use layout::{COLLECTION_LEN, DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
+use layout::{DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
 pub(crate) use out_of_line::OutOfLine;
 use parts::{
     ALIGN, allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
     write_tail,
 };
 pub use spilled::Spilled;
-use tierce_collections::Collection;
 use tierce_collections::same_bytes;
 pub use tierce_collections::size_class;
-use tierce_dash::prefetch_read;
+use tierce_dash::{EntryHash, prefetch_read};
 
 use crate::error::{Error, Result};
+use crate::key::KeyHasher;
 use crate::stamp::Stamp;
 use crate::usage::{Access, USES_MAX};
 use crate::value::{Blob, StrView, Value};
@@ -74,38 +76,6 @@ const _: () = assert!(VOLATILE | USES_MASK == ALIGN - 1);
 
 const _: () = assert!(usize::BITS == 64, "the handle keeps 16 bits above a 48-bit address");
 const _: () = assert!(size_of::<Option<Entry>>() == 8);
-
-/// What an entry is to hold.
-#[derive(Debug)]
-pub(crate) enum Content<'a> {
-    /// Bytes for a string that is stored with its key.
-    Embedded(&'a [u8]),
-    /// The same after a partial modification.
-    Raw(&'a [u8]),
-    /// An integer, standing for its canonical text.
-    Int(i64),
-    /// Bytes of their own allocation.
-    Blob(Arc<Vec<u8>>),
-    /// A list, set, sorted set, hash or stream.
-    Collection(Collection),
-    /// A value on disk.
-    Spilled(Spilled),
-}
-
-impl Content<'_> {
-    #[inline]
-    fn shape(&self, key_len: usize, deadline_ms: Option<i64>, attributes: Attributes) -> Shape {
-        let (kind, payload_len) = match self {
-            Content::Embedded(bytes) => (Kind::Embedded, bytes.len()),
-            Content::Raw(bytes) => (Kind::Raw, bytes.len()),
-            Content::Int(value) => (Kind::Int, int_width(*value)),
-            Content::Blob(_) => (Kind::Blob, size_of::<*const Vec<u8>>()),
-            Content::Collection(_) => (Kind::Collection, COLLECTION_LEN),
-            Content::Spilled(_) => (Kind::Spilled, Spilled::ENCODED_LEN),
-        };
-        Shape { kind, key_len, payload_len, deadline_ms, attributes }
-    }
-}
 
 /// A key with its value: the owner of one allocation.
 ///
@@ -675,6 +645,23 @@ fn tagged(base: NonNull<u8>, access: Access, is_volatile: bool) -> NonNull<u8> {
     let uses = usize::from(access.uses.min(USES_MAX)) << USES_SHIFT;
     let volatile = if is_volatile { VOLATILE } else { 0 };
     base.map_addr(|address| address | stamp | uses | volatile)
+}
+
+impl EntryHash<Entry> for KeyHasher {
+    #[inline]
+    fn hash(&self, entry: &Entry) -> u64 {
+        self.table_hash(self.hash_bytes(entry.key()))
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: &Entry) {
+        prefetch_read(entry.address());
+    }
+
+    #[inline]
+    fn prefetch_to_visit(&self, entry: &Entry) {
+        entry.prefetch();
+    }
 }
 
 #[cfg(test)]

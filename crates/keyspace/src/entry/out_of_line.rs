@@ -13,7 +13,8 @@ use tierce_collections::{Collection, Form};
 use super::layout::{COLLECTION_LEN, Kind, Shape, Tag};
 use super::parts::{read_collection, write_collection, write_header};
 use super::{Content, Entry};
-use crate::collections::{BorrowGuard, CollectionType};
+use crate::collections::BorrowGuard;
+use crate::collections::CollectionType;
 use crate::value::blob_bytes;
 
 /// An entry claims to be `Send` and `Sync`, which takes this.

@@ -6,16 +6,14 @@
 use tierce_cask::ColdLocation;
 use tierce_collections::CollectionKind;
 
-use super::layout::Kind;
-use super::{Attributes, Entry};
 use crate::value::{EMBSTR_LEN_MAX, ValueType};
 
 /// A string as it was set.
-const STRING: u8 = 0;
+pub(super) const STRING: u8 = 0;
 /// A string that was modified in part.
-const RAW_STRING: u8 = 1;
+pub(super) const RAW_STRING: u8 = 1;
 /// Where the number of a collection's type is in the byte.
-const TYPE_SHIFT: u32 = 4;
+pub(super) const TYPE_SHIFT: u32 = 4;
 
 /// Type and location of a value on disk.
 ///
@@ -25,27 +23,12 @@ const TYPE_SHIFT: u32 = 4;
 /// | 1 | 12 | location | see [`ColdLocation`] |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spilled {
-    form: u8,
+    pub(super) form: u8,
     pub(crate) location: ColdLocation,
 }
 
 impl Spilled {
     pub(crate) const ENCODED_LEN: usize = 1 + ColdLocation::ENCODED_LEN;
-
-    /// What `entry`, whose value is in memory, is when it is on disk only.
-    pub(crate) fn of(entry: &Entry, location: ColdLocation) -> Self {
-        let form = match entry.value_type() {
-            ValueType::Collection(kind) => {
-                let names = encodings(kind);
-                let name = entry.encoding();
-                let number = names.iter().position(|known| *known == name).unwrap_or(0);
-                (kind as u8) << TYPE_SHIFT | number as u8
-            }
-            ValueType::String if entry.kind() == Kind::Raw => RAW_STRING,
-            ValueType::String => STRING,
-        };
-        Self { form, location }
-    }
 
     /// The same value at another location.
     pub(crate) fn moved_to(self, location: ColdLocation) -> Self {
@@ -95,66 +78,12 @@ fn kind_of(form: u8) -> Option<CollectionKind> {
 }
 
 /// The encodings of a type; the place of each is its number in the log.
-fn encodings(kind: CollectionKind) -> &'static [&'static str] {
+pub(super) fn encodings(kind: CollectionKind) -> &'static [&'static str] {
     match kind {
         CollectionKind::List => &["listpack", "quicklist"],
         CollectionKind::Set => &["intset", "listpack", "hashtable"],
         CollectionKind::SortedSet => &["listpack", "skiplist"],
         CollectionKind::Hash => &["listpack", "listpackex", "hashtable"],
         CollectionKind::Stream => &["stream"],
-    }
-}
-
-impl Entry {
-    /// Type and location, if the value is on disk only.
-    #[inline]
-    pub(crate) fn spilled(&self) -> Option<Spilled> {
-        let tag = self.tag();
-        if tag.kind() != Kind::Spilled {
-            return None;
-        }
-        // SAFETY: with this tag the payload is an encoded `Spilled`, borrowed with `self`.
-        let bytes = unsafe { self.payload(tag).cast::<[u8; Spilled::ENCODED_LEN]>().as_ref() };
-        Spilled::decode(bytes)
-    }
-
-    /// Whether the value is on disk only.
-    #[inline]
-    pub fn is_spilled(&self) -> bool {
-        self.kind() == Kind::Spilled
-    }
-
-    /// The length of a string, wherever it is; 0 for what is none.
-    pub fn string_len(&self) -> usize {
-        match self.spilled() {
-            Some(spilled) => spilled.string_len(),
-            None => self.string().map_or(0, |string| string.len()),
-        }
-    }
-
-    /// The number of elements of a collection; 0 for a string.
-    pub fn element_count(&self) -> usize {
-        self.collection().map_or(0, |collection| collection.len())
-    }
-
-    /// Where the value is on disk, whether or not it is in memory, too.
-    #[inline]
-    pub(crate) fn location(&self) -> Option<ColdLocation> {
-        let tag = self.tag();
-        if tag.kind() == Kind::Spilled {
-            return self.spilled().map(|spilled| spilled.location);
-        }
-        if tag.has_tail() { self.attributes().location } else { None }
-    }
-
-    /// Whether the value is in memory and on disk.
-    #[inline]
-    pub(crate) fn has_copy_on_disk(&self) -> bool {
-        self.tag().has_tail() && self.attributes().location.is_some()
-    }
-
-    /// Forgets that the value in memory is on disk, too, for there it is out of date.
-    pub(crate) fn forget_copy(&mut self) {
-        self.set_attributes(Attributes { location: None, ..self.attributes() });
     }
 }

@@ -1,5 +1,7 @@
 //! Entries against a plain model. This folder is the crate's unsafe code: run these under Miri too.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::value::BLOB_LEN_MIN;
 use proptest::prelude::*;

@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::op::{Out, RESTATEMENT};
 use super::piece::BatchPiece;
-use super::{LogSink, RecordKind, Sizes};
+use crate::log::encode::{Out, RESTATEMENT};
+use crate::log::sink::{LogSink, RecordKind, Sizes};
 use crate::planted::{self, Fault};
 
 /// A buffer that is larger than this is not kept for the next record.

@@ -25,18 +25,18 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::RecordKind;
 use super::batch::{Appending, RecordBatch};
-use super::op::{
-    Out, begin_edits, encode_change, encode_code, encode_entry, encode_place, end_edits,
-};
 use crate::change::Change;
 use crate::code::{CodeKind, Stored};
-use crate::collections;
-use crate::collections::edits::Writer;
+use crate::codec::Writer;
+use crate::collections::convert;
 use crate::db_index::DbIndex;
 use crate::entry::Entry;
 use crate::keyspace::Keyspace;
+use crate::log::encode::{
+    Out, begin_edits, encode_change, encode_code, encode_entry, encode_place, end_edits,
+};
+use crate::log::sink::RecordKind;
 
 /// Keys visited under one lock; with a full bucket of the index more it is some microseconds.
 const KEYS_PER_LOCK: usize = 16;
@@ -221,7 +221,7 @@ impl<'k> Checkpoint<'k> {
         let record = log.ops();
         let start = begin_edits(record, db, &bytes, 0, entry.deadline_ms());
         let edits = &mut Writer::new(record);
-        let cursor = collections::encode_part(&collection, cursor, part_bytes, edits);
+        let cursor = convert::encode_part(&collection, cursor, part_bytes, edits);
         if record.len() > start {
             end_edits(record, start);
         } else {

@@ -10,12 +10,13 @@
 //! Time stands still: the other server decides what expires, and logs that as a removal.
 
 use super::moved::Moved;
-use super::op::{Effect, Op, Reader};
+use super::op::{Effect, Op};
 use super::piece::Unfinished;
 use super::replay::{NO_TIME_MS, ReplayError, apply, db_index};
+use crate::codec::Reader;
 use crate::collections::list::StagingLists;
 use crate::context::Touch;
-use crate::flush::Freeing;
+use crate::flushed::Freeing;
 use crate::key::KeyHash;
 use crate::shard_locks::ShardLocks;
 use crate::stamp::Stamp;

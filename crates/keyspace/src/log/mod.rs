@@ -1,6 +1,6 @@
 //! Makes a keyspace durable: every change is an operation in a log, which replay loads again.
 //!
-//! * `op`: operations as bytes. An operation states the new value of a key, not the request, so
+//! * `op`, `encode`: operations as bytes, and back. An operation states the new value of a key, not the request, so
 //!   replaying one twice, or on top of a later state of another key, does no harm.
 //! * `pending`: operations of the shards a thread holds locked, on their way to the log.
 //! * `batch`, `piece`: what is too long for a record as several, which count together.
@@ -24,6 +24,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod checkpoint;
+pub(crate) mod encode;
 mod live;
 mod moved;
 pub(crate) mod op;
@@ -31,12 +32,15 @@ pub(crate) mod pending;
 mod piece;
 pub(crate) mod replay;
 mod sift;
+pub(crate) mod sink;
 
 pub use checkpoint::{Checkpoint, Pass};
+pub use encode::{cut, no_place};
 pub use live::LiveReplay;
-pub use op::{Effect, Malformed, Op, Reader, Stored, cut, no_place, plain_put};
+pub use op::{Effect, Op, Stored, plain_put};
 pub use piece::Unfinished;
 
+pub use crate::codec::{Malformed, Reader};
 pub use crate::collections::{
     Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit,
     TimedField,
@@ -44,46 +48,4 @@ pub use crate::collections::{
 pub use crate::entry::{Attributes, Spilled};
 pub use replay::{Replay, ReplayError, Replayed};
 pub use sift::{Sieve, Sifted};
-
-/// How what is logged is cut into records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
-    /// What happened under one lock is several records if it is more bytes than this, each with about as
-    /// many at most. So neither is more than that copied, nor does a writer wait longer for another one's
-    /// record. At least 1.
-    pub piece_len: usize,
-    /// A checkpoint writes a collection of more bytes than this in parts, under a lock each.
-    pub large_bytes_min: usize,
-    /// About as many bytes are such a part: some hundred elements, each of which may have to be waited
-    /// for, in memory of its own. So a lock is held for some tens of microseconds.
-    pub part_bytes: usize,
-}
-
-impl Default for Sizes {
-    fn default() -> Self {
-        Self { piece_len: 1 << 20, large_bytes_min: 64 << 10, part_bytes: 16 << 10 }
-    }
-}
-
-/// Where records go, in the order in which they are appended.
-///
-/// Called with shards locked: an implementation must be quick, must not call the keyspace, and must
-/// not fail. One that can no longer keep records remembers that, and the code that replies to requests asks
-/// it before a reply is sent.
-pub trait LogSink: Send + Sync {
-    /// Appends one record: one or more operations that belong together, all of this kind.
-    fn append(&self, record: &[u8], kind: RecordKind);
-}
-
-/// Why a record was written. A log keeps all of them; a reader that follows the changes of a server that is
-/// ahead of it in nothing else needs the changes alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RecordKind {
-    /// Something happened: a command, an expiry, an eviction, a flush.
-    #[default]
-    Change,
-    /// A checkpoint wrote what was there again.
-    Restatement,
-    /// A value went to disk, or to another place there. Its key has the same value as before.
-    Move,
-}
+pub use sink::{LogSink, RecordKind, Sizes};

@@ -4,16 +4,16 @@
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
-use super::RecordKind;
 use super::batch::{Outlet, RecordBatch};
-use super::op::{
-    Out, begin_edits, encode_change, encode_code, encode_entry, encode_flush, encode_place,
-    encode_swap, end_edits,
-};
 use crate::change::{Change, Removal};
 use crate::code::CodeKind;
 use crate::db_index::DbIndex;
 use crate::entry::Entry;
+use crate::log::encode::{
+    Out, begin_edits, encode_change, encode_code, encode_entry, encode_flush, encode_place,
+    encode_swap, end_edits,
+};
+use crate::log::sink::RecordKind;
 use crate::stream_place::StreamPlace;
 
 /// The operations of one record or batch.

@@ -14,7 +14,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::op::{CODE_MASK, Malformed, Reader, push_varint};
+use super::op::CODE_MASK;
+use crate::codec::{Malformed, Reader, push_varint};
 
 /// In the place of the code of an operation.
 pub(super) const PIECE: u8 = 10;

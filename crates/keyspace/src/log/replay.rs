@@ -23,14 +23,15 @@ use std::thread::{self, JoinHandle};
 use tierce_collections::Collection;
 
 use super::moved::Moved;
-use super::op::{Effect, Malformed, Op, Reader};
+use super::op::{Effect, Op};
 use super::piece::{BatchPiece, Unfinished};
+use crate::codec::{Malformed, Reader};
 use crate::collections::list::{self, StagingLists};
 use crate::context::Touch;
 use crate::db::Db;
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry, Spilled};
-use crate::flush::Freeing;
+use crate::flushed::Freeing;
 use crate::key::Key;
 use crate::keyspace::Keyspace;
 use crate::planted::{self, Fault};

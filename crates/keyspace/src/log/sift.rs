@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 
-use super::op::{Effect, Malformed, Op, Reader};
+use super::op::{Effect, Op};
 use super::piece::BatchPiece;
+use crate::codec::{Malformed, Reader};
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Sieve {
     pub fn sift(&mut self, record: &[u8]) -> Result<Sifted, Malformed> {
         if let Some(piece) = BatchPiece::read(record)? {
             if piece.number == 0 {
-                match piece.ops == super::op::RESTATEMENT {
+                match piece.ops == super::encode::RESTATEMENT {
                     true => self.restated.insert(piece.batch),
                     false => self.restated.remove(&piece.batch),
                 };
@@ -62,10 +63,10 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::super::batch::{Outlet, RecordBatch};
-    use super::super::op::{Out, cut, encode_flush, no_place};
-    use super::super::{LogSink, RecordKind, Sizes};
     use super::*;
     use crate::db_index::DbIndex;
+    use crate::log::encode::{Out, cut, encode_flush, no_place};
+    use crate::log::sink::{LogSink, RecordKind, Sizes};
 
     #[derive(Default)]
     struct Records(Mutex<Vec<Vec<u8>>>);

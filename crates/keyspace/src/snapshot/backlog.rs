@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::batch::SnapshotBatch;
-use super::large::Larges;
+use crate::snapshot::larges::Larges;
 
 /// Writers slow down while more than this waits.
 const QUEUE_BYTES: usize = 16 << 20;

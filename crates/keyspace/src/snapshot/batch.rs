@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use tierce_cask::ColdLocation;
 
-use crate::collections::edits::Writer;
-use crate::collections::{self, SavedCollection};
+use crate::codec::Writer;
+use crate::collections::{SavedCollection, convert};
 use crate::db_index::DbIndex;
-use crate::entry::{Entry, Marks, Spilled};
-use crate::item::ItemNote;
-use crate::spill;
+use crate::entry::{Entry, ItemNote, Marks, Spilled};
+use crate::spill::value::parts;
 use crate::value::{StrView, Value, blob_bytes};
 use tierce_collections::IntText;
 
@@ -94,7 +93,7 @@ impl<'a> SavedValue<'a> {
             Value::Str(StrView::Shared(blob)) => SavedValue::Str(blob),
             Value::Collection(collection) => {
                 copy.clear();
-                collections::encode(collection, &mut Writer::new(copy));
+                convert::encode(collection, &mut Writer::new(copy));
                 SavedValue::Collection(SavedCollection { edits: copy })
             }
         }
@@ -144,7 +143,7 @@ impl SnapshotBatch {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(BATCH_BYTES + BATCH_BYTES / 8);
         }
-        let (deadline_ms, item) = (entry.deadline_ms(), ItemNote::of(entry));
+        let (deadline_ms, item) = (entry.deadline_ms(), entry.attributes().note());
         self.push_copy(db, entry.key(), deadline_ms, item, |batch| match entry.spilled() {
             Some(spilled) => {
                 batch.spilled += 1;
@@ -166,7 +165,7 @@ impl SnapshotBatch {
                 batch.bytes.extend_from_slice(copy.value);
                 return copy.kind;
             };
-            let (is_collection, bytes) = spill::parts(bytes);
+            let (is_collection, bytes) = parts(bytes);
             batch.bytes.extend_from_slice(bytes);
             if is_collection { kind::COLLECTION } else { kind::BYTES }
         });
@@ -218,7 +217,7 @@ impl SnapshotBatch {
                 kind::BLOB
             }
             Value::Collection(collection) => {
-                collections::encode(&collection, &mut Writer::new(&mut self.bytes));
+                convert::encode(&collection, &mut Writer::new(&mut self.bytes));
                 kind::COLLECTION
             }
         }

@@ -27,24 +27,27 @@
 mod backlog;
 mod batch;
 mod large;
+mod larges;
 mod resolve;
 mod shard;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::busy::Busy;
 use crate::code::CodeSet;
 use crate::db_index::DbIndex;
-use crate::flush::Flushed;
+use crate::error::SnapshotError;
+use crate::flushed::Flushed;
 use crate::keyspace::Keyspace;
 use crate::shard::Held;
 use crate::shard_locks::ShardLocks;
+pub use crate::snapshot::larges::LargeHead;
 pub(crate) use backlog::Backlog;
 pub use batch::{Iter, SavedEntry, SavedValue, SnapshotBatch};
-pub use large::{LargeHead, SavedLarge};
+pub use large::SavedLarge;
 use resolve::Resolving;
 use shard::{Begun, Turn};
 pub(crate) use shard::{ShardSnapshot, TableWalk};
@@ -59,30 +62,6 @@ const COPIES_BYTES_MIN: usize = 64 << 20;
 /// Collections of this many bytes and more are saved in slices. Copying less under a lock takes a
 /// millisecond at most.
 const LARGE_BYTES_MIN: usize = 256 << 10;
-
-/// Why a snapshot could not begin or go on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SnapshotError {
-    /// A shard is held for long by another thread, and the locks are a worker's.
-    #[error(transparent)]
-    Busy(#[from] Busy),
-    /// There is one at a time.
-    #[error("a snapshot is in progress already")]
-    InProgress,
-    /// Copies came faster than they were fetched, for too long.
-    #[error("more than {bytes_max} bytes of copies waited to be fetched: the snapshot is too slow")]
-    TooSlow {
-        /// The bound.
-        bytes_max: usize,
-    },
-    /// A value on disk could not be read.
-    #[error("a value on disk cannot be read: {0}")]
-    Unreadable(String),
-    /// A large collection is not where it was noted to be. This is a bug.
-    #[error("a large collection was lost while it was being saved")]
-    Lost,
-}
 
 /// The size of a database when the snapshot began. Keys whose deadline had come count here if they
 /// had not been removed yet.

@@ -6,8 +6,8 @@
 
 use tierce_cask::{ColdLocation, ColdStore};
 
-use super::SnapshotError;
 use super::batch::SnapshotBatch;
+use crate::error::SnapshotError;
 
 /// Values of about this many bytes are read for one batch, but at least one.
 const BYTES_MAX: u64 = 1 << 20;

@@ -15,12 +15,8 @@ use super::backlog::Backlog;
 use super::batch::SnapshotBatch;
 use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::flush::Flushed;
+use crate::flushed::Flushed;
 use crate::key::KeyHasher;
-use crate::shard::Shard;
-
-/// Buckets that are copied under one lock, at most: up to 170 entries, some ten microseconds.
-const BUCKETS_PER_LOCK: usize = 12;
 
 /// A walk that remembers more than one in this many entries begins to save whole buckets, as intervals
 /// that join: so what is remembered never takes more than about seven bytes for each entry. A bucket is
@@ -35,13 +31,13 @@ const FOLLOW_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct ShardSnapshot {
-    walks: Vec<TableWalk>,
+    pub(super) walks: Vec<TableWalk>,
     /// What writers have copied.
-    copies: SnapshotBatch,
-    backlog: Arc<Backlog>,
+    pub(super) copies: SnapshotBatch,
+    pub(super) backlog: Arc<Backlog>,
     /// Memory of copies and walks as the backlog knows it.
-    followed: usize,
-    begun: Begun,
+    pub(super) followed: usize,
+    pub(super) begun: Begun,
 }
 
 /// The time when a snapshot began, and the role of the server then: they say which entries were there.
@@ -55,14 +51,14 @@ pub(super) struct Begun {
 #[derive(Debug)]
 pub(crate) struct TableWalk {
     /// The database as it was called when the snapshot began.
-    db: DbIndex,
-    owner: TableOwner,
-    walk: Walk,
+    pub(super) db: DbIndex,
+    pub(super) owner: TableOwner,
+    pub(super) walk: Walk,
 }
 
 /// Where the table of a walk is now.
 #[derive(Debug)]
-enum TableOwner {
+pub(super) enum TableOwner {
     /// In this database.
     Db(DbIndex),
     /// Flushed, with the bytes of its entries.
@@ -116,7 +112,7 @@ impl ShardSnapshot {
     }
 
     /// Saves an entry of this hash, if there is one that was there when the snapshot began.
-    fn before_change(
+    pub(super) fn before_change(
         &mut self,
         at: DbIndex,
         table: &mut Table<Entry>,
@@ -149,7 +145,7 @@ impl ShardSnapshot {
     }
 
     /// Has the figures follow the memory of copies and walks.
-    fn follow(&mut self) {
+    pub(super) fn follow(&mut self) {
         let walks: usize = self.walks.iter().map(|walk| walk.walk.memory_bytes()).sum();
         let now = self.copies.memory_bytes() + walks;
         if now.abs_diff(self.followed) >= FOLLOW_BYTES || now == 0 {
@@ -159,7 +155,7 @@ impl ShardSnapshot {
     }
 
     /// Two databases were exchanged.
-    fn swapped(&mut self, a: DbIndex, b: DbIndex) {
+    pub(super) fn swapped(&mut self, a: DbIndex, b: DbIndex) {
         for walk in &mut self.walks {
             if let TableOwner::Db(at) = &mut walk.owner {
                 *at = match *at {
@@ -172,7 +168,7 @@ impl ShardSnapshot {
     }
 
     /// A database was emptied; what was in it is kept if it is still to be walked.
-    fn flushed(&mut self, db: DbIndex, table: Flushed, bytes: usize) -> Option<Flushed> {
+    pub(super) fn flushed(&mut self, db: DbIndex, table: Flushed, bytes: usize) -> Option<Flushed> {
         match self.detach(db) {
             Some(walk) => self.take_aside(walk, table, bytes),
             None => Some(table),
@@ -208,18 +204,18 @@ impl ShardSnapshot {
 }
 
 /// Saves entries of a table.
-struct Saver<'a> {
-    batch: &'a mut SnapshotBatch,
-    met: &'a mut Met,
-    backlog: &'a Backlog,
-    begun: Begun,
+pub(super) struct Saver<'a> {
+    pub(super) batch: &'a mut SnapshotBatch,
+    pub(super) met: &'a mut Met,
+    pub(super) backlog: &'a Backlog,
+    pub(super) begun: Begun,
     /// The database as it was called when the snapshot began.
-    db: DbIndex,
+    pub(super) db: DbIndex,
 }
 
 impl Saver<'_> {
     /// Copies an entry unless it was gone when the snapshot began, or it is large.
-    fn save(&mut self, entry: &Entry, hasher: &KeyHasher) {
+    pub(super) fn save(&mut self, entry: &Entry, hasher: &KeyHasher) {
         if entry.expiry(self.begun.at_ms, || self.begun.is_following).is_some() {
             return;
         }
@@ -232,103 +228,14 @@ impl Saver<'_> {
 
 /// Large collections that were met while their table was only read: hashes and addresses.
 #[derive(Debug, Default)]
-struct Met(Vec<(u64, *const u8)>);
+pub(super) struct Met(pub(super) Vec<(u64, *const u8)>);
 
 impl Met {
     /// Begins to save them, before their table changes.
-    fn begin(self, table: &mut Table<Entry>, mut begin: impl FnMut(&mut Entry)) {
+    pub(super) fn begin(self, table: &mut Table<Entry>, mut begin: impl FnMut(&mut Entry)) {
         for (hash, address) in self.0 {
             let found = table.find_mut(hash, |entry| entry.address() == address);
             begin(found.expect("the table has not changed"));
         }
-    }
-}
-
-impl Shard {
-    /// To be called before anything happens to entries of this hash, if there is a snapshot.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn save_before_change(&mut self, db: DbIndex, hash: u64, hasher: &KeyHasher) {
-        // Taken out and put back, for it looks at a table of the same shard.
-        if let Some(mut part) = self.snapshot.take() {
-            part.before_change(db, &mut self.present_mut(db).table, hash, hasher);
-            self.snapshot = Some(part);
-        }
-    }
-
-    /// To be called after two databases were exchanged.
-    pub(crate) fn save_after_swap(&mut self, a: DbIndex, b: DbIndex) {
-        if let Some(part) = &mut self.snapshot {
-            part.swapped(a, b);
-        }
-    }
-
-    /// To be called with a table that was taken out of its database. A snapshot that has not seen
-    /// all of it keeps it, otherwise it is given back.
-    pub(crate) fn save_flushed(
-        &mut self,
-        db: DbIndex,
-        table: Flushed,
-        entry_bytes: usize,
-    ) -> Option<Flushed> {
-        match &mut self.snapshot {
-            Some(part) => part.flushed(db, table, entry_bytes),
-            None => Some(table),
-        }
-    }
-
-    /// Copies the next entries into `batch`. A table that was flushed and is done with goes into
-    /// `done`, to be freed when the lock is released.
-    pub(super) fn walk_on(
-        &mut self,
-        hasher: &KeyHasher,
-        batch: &mut SnapshotBatch,
-        done: &mut Vec<Flushed>,
-    ) -> Turn {
-        let Some(mut part) = self.snapshot.take() else { return Turn::Unfinished };
-        let mut buckets = 0;
-        while let Some(TableWalk { db, owner, walk }) = part.walks.last_mut() {
-            let mut met = Met::default();
-            let (backlog, begun) = (&*part.backlog, part.begun);
-            let mut saver = Saver { batch, met: &mut met, backlog, begun, db: *db };
-            while !walk.is_complete() && buckets < BUCKETS_PER_LOCK && !saver.batch.is_full() {
-                let table = match owner {
-                    TableOwner::Db(at) => &self.db(*at).table,
-                    TableOwner::Aside(table, _) => table,
-                };
-                walk.advance(table, hasher, |entry| saver.save(entry, hasher));
-                buckets += 1;
-            }
-            match owner {
-                TableOwner::Db(at) => {
-                    let table = &mut self.present_mut(*at).table;
-                    met.begin(table, |entry| backlog.larges.begin(*db, *at, entry));
-                }
-                TableOwner::Aside(table, bytes) => {
-                    let before = table.memory_bytes() + *bytes;
-                    for (hash, address) in met.0 {
-                        let entry = table.take(hash, hasher, |entry| entry.address() == address);
-                        let entry = entry.expect("it was met just now");
-                        *bytes -= entry.allocated_bytes();
-                        backlog.larges.begin_with(*db, entry);
-                    }
-                    backlog.follow(before, table.memory_bytes() + *bytes);
-                }
-            }
-            if !walk.is_complete() {
-                part.follow();
-                self.snapshot = Some(part);
-                return Turn::Unfinished;
-            }
-            if let Some(TableWalk { owner: TableOwner::Aside(table, bytes), .. }) = part.walks.pop()
-            {
-                part.backlog.follow(table.memory_bytes() + bytes, 0);
-                done.push(table);
-            }
-        }
-        // Only the copies are left, which are handed on, and counted there.
-        part.backlog.follow(part.followed, part.copies.memory_bytes());
-        part.followed = part.copies.memory_bytes();
-        Turn::Finished(part)
     }
 }

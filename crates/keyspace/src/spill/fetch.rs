@@ -3,7 +3,8 @@
 use tierce_cask::{ColdBuffer, ColdLocation};
 
 use super::value;
-use crate::db::{Accounting, Db};
+use crate::accounting::Accounting;
+use crate::db::Db;
 use crate::entry::{Attributes, Content, Entry};
 use crate::error::{Error, Result};
 use crate::key::Key;

@@ -12,12 +12,13 @@ use tierce_cask::{ColdBatch, ColdLimits, ColdLocation, ColdRefusal};
 use tierce_collections::Collection;
 
 use super::value;
+use crate::accounting::Accounting;
 use crate::coldest::{Candidate, ColdSearch};
-use crate::db::{Accounting, Db};
+use crate::db::Db;
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry, Kind, Spilled};
 use crate::policy::{Measure, Scope};
-use crate::scan::mix;
+use crate::random::mix;
 use crate::shard_locks::ShardLocks;
 use crate::value::StrView;
 

@@ -14,7 +14,7 @@
 //!
 //! **Invariants:**
 //! - A location belongs to one entry. It is released by the code that changes or drops the entry, which
-//!   `Db::account`, [`Keyspace::let_go`] and [`Flushed`](crate::flush::Flushed) do. An entry that
+//!   `Db::account`, [`Keyspace::let_go`] and [`Flushed`](crate::flushed::Flushed) do. An entry that
 //!   was taken out to be put under another key keeps its location.
 //! - An entry refers to a location only when its value is on the device, so that the log may say so.
 //! - The log holds nothing that changes a value on disk in part: what is changed is logged as a whole
@@ -26,7 +26,7 @@ mod clean;
 mod fetch;
 mod gather;
 mod lost;
-mod value;
+pub(crate) mod value;
 mod written;
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use std::sync::atomic::Ordering;
 
 use tierce_cask::{ColdLocation, ColdStore};
 
-use crate::change::Change;
+use crate::accounting::ColdAccounting;
 use crate::db::Db;
 use crate::entry::Entry;
 use crate::keyspace::Keyspace;
@@ -45,50 +45,6 @@ pub use gather::{Gathered, SpillBatch};
 pub use lost::LostValues;
 #[cfg(test)]
 pub(crate) use value::decode;
-pub(crate) use value::parts;
-
-/// What the figures have to know of an entry's location on disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ColdAccounting {
-    location: Option<ColdLocation>,
-    /// The value is nowhere else.
-    is_spilled: bool,
-    /// The entry lives on elsewhere, and the location with it.
-    pub(crate) is_moved: bool,
-}
-
-impl ColdAccounting {
-    pub(crate) const NONE: Self = Self { location: None, is_spilled: false, is_moved: false };
-
-    #[inline]
-    pub(crate) fn of(entry: &Entry) -> Self {
-        Self { location: entry.location(), is_spilled: entry.is_spilled(), is_moved: false }
-    }
-
-    /// What a change of an entry is to others, given what the entry was before. A value in memory that
-    /// has changed is not the one on disk any more, and it has to be logged as a whole: readers of the
-    /// log do not know the old one.
-    #[inline]
-    pub(crate) fn change(self, entry: &mut Entry, change: Change) -> Change {
-        if self.location.is_none() { change } else { self.change_of_copied(entry, change) }
-    }
-
-    #[cold]
-    fn change_of_copied(self, entry: &mut Entry, change: Change) -> Change {
-        if matches!(change, Change::Deadline | Change::Marked | Change::Noted) || entry.is_spilled()
-        {
-            return change;
-        }
-        if entry.location() == self.location {
-            entry.forget_copy();
-        }
-        Change::Stored
-    }
-
-    fn spilled_len(self) -> Option<u64> {
-        self.location.filter(|_| self.is_spilled).map(|location| location.len.into())
-    }
-}
 
 /// Figures of values on disk.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -184,15 +140,4 @@ impl Db<'_> {
         at.stats.spilled_keys.follow(keys_before, keys_after);
         at.stats.spilled_bytes.follow(before.unwrap_or(0) as usize, after.unwrap_or(0) as usize);
     }
-}
-
-/// What a database in a shard has on disk.
-#[derive(Debug, Default)]
-pub(crate) struct ColdCounts {
-    /// Entries with a location, whether or not their values are in memory, too.
-    pub(crate) placed: usize,
-    /// Entries whose values are on disk only.
-    pub(crate) spilled_keys: u64,
-    /// Bytes of these.
-    pub(crate) spilled_bytes: u64,
 }

@@ -1,9 +1,9 @@
 //! Values as bytes on disk: a byte that says what it is, and the bytes of the string or the edits that
 //! make the collection. See `docs/formats/cold-segment.md`.
 
-use crate::collections::edits::Writer;
+use crate::codec::Writer;
+use crate::collections::convert;
 use crate::collections::limits::LimitCells;
-use crate::collections::{self, access};
 use crate::entry::{Content, Entry, Kind};
 use crate::value::{StrView, Value};
 
@@ -20,7 +20,7 @@ pub(super) fn encode(entry: &Entry, out: &mut Vec<u8>) {
         }
         Value::Collection(collection) => {
             out.push(COLLECTION);
-            collections::encode(&collection, &mut Writer::new(out));
+            convert::encode(&collection, &mut Writer::new(out));
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn is_value_of(entry: &Entry, bytes: &[u8]) -> bool {
         (Value::Str(StrView::Shared(blob)), STRING) => *blob == *bytes,
         (Value::Collection(collection), COLLECTION) => {
             let mut again = Vec::with_capacity(bytes.len());
-            collections::encode(&collection, &mut Writer::new(&mut again));
+            convert::encode(&collection, &mut Writer::new(&mut again));
             again == bytes
         }
         _ => false,
@@ -68,7 +68,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], limits: &LimitCells) -> Option<Content
     Some(match *form {
         STRING => Content::of_bytes(bytes, Kind::Embedded),
         RAW_STRING => Content::of_bytes(bytes, Kind::Raw),
-        COLLECTION => Content::Collection(access::collection_of(bytes, limits).ok()?),
+        COLLECTION => Content::Collection(convert::collection_of(bytes, limits).ok()?),
         _ => return None,
     })
 }

@@ -4,7 +4,8 @@ use tierce_cask::ColdLocation;
 
 use super::gather::{SpillBatch, forget_value};
 use super::value;
-use crate::db::{Accounting, Db};
+use crate::accounting::Accounting;
+use crate::db::Db;
 use crate::entry::{Attributes, Content};
 use crate::key::Key;
 use crate::shard_locks::ShardLocks;

@@ -12,9 +12,6 @@ use super::UndoLog;
 use super::step::{Counted, Edits, KeyAt, Moved, Shell, Step, Written};
 use crate::code::CodeKind;
 use crate::collections::CollectionType;
-use crate::collections::edits::Writer;
-use crate::context::Context;
-use crate::db::Db;
 use crate::db_index::DbIndex;
 use crate::entry::{Entry, Kind, OutOfLine};
 use crate::key::{Key, KeyHash};
@@ -328,14 +325,14 @@ impl UndoLog {
 
     /// Whether a change of a key needs no [`UndoLog::cover`].
     #[inline]
-    fn is_covered(&self, db: DbIndex, key: Key<'_>) -> bool {
+    pub(super) fn is_covered(&self, db: DbIndex, key: Key<'_>) -> bool {
         let mut recorded = self.recorded.borrow_mut();
         recorded.is_rolling_back
             || matches!(recorded.cover_of(db, key), Some((_, Cover::Shell | Cover::Full)))
     }
 
     /// Records an entry before it changes.
-    fn cover(&self, db: DbIndex, key: Key<'_>, entry: &Entry) {
+    pub(super) fn cover(&self, db: DbIndex, key: Key<'_>, entry: &Entry) {
         let mut recorded = self.recorded.borrow_mut();
         let at = recorded.at(db, key);
         let (step, cover) = match copy_of_small(entry) {
@@ -350,7 +347,14 @@ impl UndoLog {
     }
 
     /// To be called with the entry of a key that is covered, before bytes of its large string change.
-    fn write(&self, db: DbIndex, key: Key<'_>, entry: &mut Entry, offset: usize, len: usize) {
+    pub(super) fn write(
+        &self,
+        db: DbIndex,
+        key: Key<'_>,
+        entry: &mut Entry,
+        offset: usize,
+        len: usize,
+    ) {
         let mut recorded = self.recorded.borrow_mut();
         if recorded.is_full(db, key) || entry.kind() != Kind::Blob {
             return;
@@ -495,73 +499,5 @@ impl Drop for EditRecording<'_> {
         let edits = Edits { kind: *kind, start: *start, end, prefix: *prefix };
         recorded.push(Step::Edits(*at, Box::new(edits)));
         recorded.is_extendable = true;
-    }
-}
-
-/// Appends a chunk of inverse edits.
-#[cold]
-#[inline(never)]
-pub(crate) fn push_chunk(edits: &mut Vec<u8>, write: impl FnOnce(&mut Writer<'_>)) {
-    let start = edits.len();
-    write(&mut Writer::new(edits));
-    let len = (edits.len() - start) as u64;
-    edits.extend_from_slice(&len.to_le_bytes());
-}
-
-impl Db<'_> {
-    /// The entry of a key, even if its deadline has come.
-    pub(super) fn find_any(&mut self, key: Key<'_>) -> Option<&mut Entry> {
-        let hash = self.at.keyspace.hasher.table_hash(key.hash());
-        self.present().table.find_mut(hash, |entry| entry.is_key(key.bytes()))
-    }
-
-    /// To be called before anything happens to the entry of a key, if there is one.
-    #[inline]
-    pub(crate) fn cover(&mut self, key: Key<'_>) {
-        if self.at.undo().is_some() {
-            self.cover_now(key);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn cover_now(&mut self, key: Key<'_>) {
-        let at = self.at;
-        let Some(undo) = at.undo().filter(|undo| !undo.is_covered(at.db, key)) else { return };
-        if let Some(entry) = self.find_any(key) {
-            undo.cover(at.db, key, entry);
-        }
-    }
-
-    /// To be called before bytes of the string of a key change.
-    #[inline]
-    pub(crate) fn cover_bytes(&mut self, key: Key<'_>, offset: usize, len: usize) {
-        if self.at.undo().is_some() {
-            self.cover_bytes_now(key, offset, len);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn cover_bytes_now(&mut self, key: Key<'_>, offset: usize, len: usize) {
-        self.cover_now(key);
-        let at = self.at;
-        if let (Some(undo), Some(entry)) = (at.undo(), self.find_any(key)) {
-            undo.write(at.db, key, entry, offset, len);
-        }
-    }
-}
-
-impl Context<'_> {
-    /// Counts a use of an entry that a rollback makes undone.
-    #[cold]
-    pub(crate) fn track_undoable(&self, entry: &mut Entry, track: impl FnOnce(&mut Entry)) {
-        let before = entry.access();
-        track(entry);
-        if let Some(undo) = self.undo()
-            && entry.access() != before
-        {
-            undo.used(self.db, self.keyspace.key(entry.key()), before);
-        }
     }
 }

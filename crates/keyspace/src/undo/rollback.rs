@@ -1,11 +1,15 @@
 //! Taking steps back, or making them final.
 
+use std::sync::atomic::Ordering;
+
+use super::Savepoint;
 use super::step::{Counted, Edits, KeyAt, Moved, Step, Written};
-use super::{Savepoint, whole};
-use crate::collections::access::apply_to;
+use crate::accounting::Accounting;
+use crate::collections::convert::apply_to;
 use crate::collections::limits::LimitCells;
 use crate::collections::{CollectionType, with_type};
-use crate::db::{Accounting, Db};
+use crate::db::Db;
+use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Entry};
 use crate::key::Key;
 use crate::planted;
@@ -106,7 +110,7 @@ impl ShardLocks<'_> {
                 let shard = flushed.shard();
                 flushed.put_back(keyspace, self.held(shard));
             }
-            Step::Swapped(a, b) => whole::swap_back(self, a, b),
+            Step::Swapped(a, b) => swap_back(self, a, b),
             Step::Code(kind, name, source) => {
                 self.keyspace().set_code(kind, &name, source);
             }
@@ -251,4 +255,15 @@ fn write_back(entry: &mut Entry, mut bytes: &[u8]) {
             bytes = before;
         }
     });
+}
+
+/// Exchanges two databases again.
+fn swap_back(locks: &mut ShardLocks<'_>, a: DbIndex, b: DbIndex) {
+    let keyspace = locks.keyspace();
+    for held in locks.all_held() {
+        held.shard.swap(a, b);
+        held.stats.dbs.swap(a, b);
+    }
+    keyspace.save_swapped(a, b);
+    keyspace.swaps.fetch_add(1, Ordering::Relaxed);
 }

@@ -3,16 +3,14 @@
 //! A database that is emptied in a shard leaves whole: its table, its heaps of deadlines, the walk of a snapshot
 //! through it. A rollback puts all of that back; a commit does with it what a flush without undo does at once.
 
-use std::sync::atomic::Ordering;
-
 use super::UndoLog;
 use super::step::Step;
 use crate::db_index::DbIndex;
-use crate::flush::{Flushed, FlushedData, Freeing, put_db, take_db};
+use crate::flushed::{Flushed, FlushedData, Freeing};
 use crate::keyspace::Keyspace;
 use crate::lazy_free::LazyFreeItem;
-use crate::shard::{Held, ShardDb};
-use crate::shard_locks::ShardLocks;
+use crate::shard::{Held, put_db, take_db};
+use crate::shard_db::ShardDb;
 use crate::snapshot::TableWalk;
 
 /// A database as it was in a shard before it was emptied.
@@ -100,15 +98,4 @@ impl FlushedDb {
             keyspace.discard(LazyFreeItem::Flushed(data, Freeing::Later));
         }
     }
-}
-
-/// Exchanges two databases again.
-pub(super) fn swap_back(locks: &mut ShardLocks<'_>, a: DbIndex, b: DbIndex) {
-    let keyspace = locks.keyspace();
-    for held in locks.all_held() {
-        held.shard.swap(a, b);
-        held.stats.dbs.swap(a, b);
-    }
-    keyspace.save_swapped(a, b);
-    keyspace.swaps.fetch_add(1, Ordering::Relaxed);
 }

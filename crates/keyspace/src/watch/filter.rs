@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_was_added_passes_and_little_else() {
-        let hash = |number: u64| KeyHash(crate::scan::mix(number));
+        let hash = |number: u64| KeyHash(crate::random::mix(number));
         let mut filter = Filter::new((0..1000).map(hash).collect::<Vec<_>>().into_iter());
         (1000..2000).for_each(|number| filter.add(hash(number)));
         (0..500).for_each(|number| filter.remove(hash(number)));

@@ -21,16 +21,17 @@
 //! is known for certain only while the shards of all its keys are locked ([`Watch::hashes`]).
 
 mod filter;
-mod registry;
+pub(crate) mod registry;
+mod tell;
 mod touched;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) use registry::Registry;
+pub use registry::WatchState;
+use registry::{Registered, WatchId};
 pub(crate) use touched::Touched;
 
 use crate::db::Db;
@@ -38,15 +39,8 @@ use crate::db_index::DbIndex;
 use crate::interest::Interest;
 use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
-use crate::reaper_wakeup::ReaperWakeup;
 use crate::shard::Held;
 use crate::shard_locks::ShardLocks;
-
-/// Distinguishes watches.
-type WatchId = u64;
-
-/// Where a registration was made, for taking it out.
-type Registered = (DbIndex, KeyHash);
 
 /// The keys that a client watches. Dropping it ends that, at once with [`ShardLocks::unwatch`], and otherwise when the
 /// reaper comes to it.
@@ -55,58 +49,6 @@ pub struct Watch {
     registered: Vec<Registered>,
     /// The earliest deadline of the keys: from then on one of them is gone, whether or not it was removed.
     deadline_ms: i64,
-}
-
-/// State that a [`Watch`] shares with threads that change its keys.
-pub struct WatchState {
-    id: WatchId,
-    is_dirty: AtomicBool,
-    keys: AtomicUsize,
-    board: Arc<Board>,
-}
-
-/// What all watches of a keyspace share.
-pub(crate) struct Board {
-    last_id: AtomicU64,
-    /// Watches with keys that are not dirty.
-    watching: AtomicU64,
-    /// What was dropped without shard locks, for the reaper.
-    dropped: Mutex<Vec<(WatchId, Vec<Registered>)>>,
-    reaper_wakeup: Arc<ReaperWakeup>,
-}
-
-impl Board {
-    pub(crate) fn new(reaper_wakeup: Arc<ReaperWakeup>) -> Self {
-        Self {
-            last_id: AtomicU64::new(0),
-            watching: AtomicU64::new(0),
-            dropped: Mutex::default(),
-            reaper_wakeup,
-        }
-    }
-}
-
-impl WatchState {
-    /// Whether a key has changed, without regard to deadlines that have come.
-    #[inline]
-    #[must_use]
-    pub fn is_dirty(&self) -> bool {
-        // Relaxed: to be certain one holds the shards of all keys, as do those who write it.
-        self.is_dirty.load(Ordering::Relaxed)
-    }
-
-    /// How many keys are watched: none any more when it is dirty.
-    #[must_use]
-    pub fn keys(&self) -> usize {
-        if self.is_dirty() { 0 } else { self.keys.load(Ordering::Relaxed) }
-    }
-
-    /// Makes it dirty, or ends it.
-    fn mark(&self) {
-        if !self.is_dirty.swap(true, Ordering::Relaxed) && self.keys.load(Ordering::Relaxed) > 0 {
-            self.board.watching.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Watch {
@@ -160,13 +102,6 @@ impl fmt::Debug for Watch {
             .field("keys", &self.registered.len())
             .field("state", &self.shared)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for WatchState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, is_dirty, .. } = self;
-        f.debug_struct("WatchState").field("id", id).field("is_dirty", is_dirty).finish()
     }
 }
 

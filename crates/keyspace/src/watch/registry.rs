@@ -1,13 +1,17 @@
 //! The watched keys of one shard, found by their hash.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::filter::Filter;
-use super::{WatchId, WatchState};
 use crate::db_index::{DbIndex, DbSet};
 use crate::key::{Key, KeyHash};
+use crate::reaper_wakeup::ReaperWakeup;
 
 /// Tables up to this capacity, about a kilobyte, are kept, so that one that is used again and again is not made
 /// each time.
@@ -145,5 +149,70 @@ impl Hasher for SpreadHash {
 
     fn write(&mut self, _: &[u8]) {
         unreachable!("a key's hash is one word")
+    }
+}
+
+/// Distinguishes watches.
+pub(super) type WatchId = u64;
+
+/// Where a registration was made, for taking it out.
+pub(super) type Registered = (DbIndex, KeyHash);
+
+/// State that a [`Watch`] shares with threads that change its keys.
+pub struct WatchState {
+    pub(super) id: WatchId,
+    pub(super) is_dirty: AtomicBool,
+    pub(super) keys: AtomicUsize,
+    pub(super) board: Arc<Board>,
+}
+
+/// What all watches of a keyspace share.
+pub(crate) struct Board {
+    pub(super) last_id: AtomicU64,
+    /// Watches with keys that are not dirty.
+    pub(super) watching: AtomicU64,
+    /// What was dropped without shard locks, for the reaper.
+    pub(super) dropped: Mutex<Vec<(WatchId, Vec<Registered>)>>,
+    pub(super) reaper_wakeup: Arc<ReaperWakeup>,
+}
+
+impl Board {
+    pub(crate) fn new(reaper_wakeup: Arc<ReaperWakeup>) -> Self {
+        Self {
+            last_id: AtomicU64::new(0),
+            watching: AtomicU64::new(0),
+            dropped: Mutex::default(),
+            reaper_wakeup,
+        }
+    }
+}
+
+impl WatchState {
+    /// Whether a key has changed, without regard to deadlines that have come.
+    #[inline]
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        // Relaxed: to be certain one holds the shards of all keys, as do those who write it.
+        self.is_dirty.load(Ordering::Relaxed)
+    }
+
+    /// How many keys are watched: none any more when it is dirty.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        if self.is_dirty() { 0 } else { self.keys.load(Ordering::Relaxed) }
+    }
+
+    /// Makes it dirty, or ends it.
+    pub(super) fn mark(&self) {
+        if !self.is_dirty.swap(true, Ordering::Relaxed) && self.keys.load(Ordering::Relaxed) > 0 {
+            self.board.watching.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for WatchState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, is_dirty, .. } = self;
+        f.debug_struct("WatchState").field("id", id).field("is_dirty", is_dirty).finish()
     }
 }

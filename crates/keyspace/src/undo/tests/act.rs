@@ -14,11 +14,11 @@ use crate::db::Db;
 use crate::db_index::DbIndex;
 use crate::entry::Marks;
 use crate::error::Error;
-use crate::flush::Freeing;
+use crate::expiry::Expiry;
+use crate::flushed::Freeing;
 use crate::item::{Adjust, Condition, End, VersionFor};
 use crate::key::{KEY_LEN_MAX, Key};
 use crate::shard_locks::ShardLocks;
-use crate::string::Expiry;
 
 /// Names that keys have.
 pub(super) const KEYS: usize = 14;

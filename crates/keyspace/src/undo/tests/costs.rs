@@ -6,9 +6,9 @@ use tierce_collections::{Hash, List, Set, SortedSet, Stream};
 use crate::collections::{CollectionType, Editor, Missing};
 use crate::db_index::DbIndex;
 use crate::error::Error;
+use crate::expiry::Expiry;
 use crate::keyspace::{Keyspace, Options};
 use crate::shard_locks::ShardLocks;
-use crate::string::Expiry;
 
 const EDITS: usize = 1000;
 

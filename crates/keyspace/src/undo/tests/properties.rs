@@ -14,10 +14,11 @@ use crate::collections::{Editor, Missing};
 use crate::db_index::DbIndex;
 use crate::error::Error;
 use crate::keyspace::{Keyspace, Options};
-use crate::log::{Checkpoint, Pass, Replay, Sizes};
+use crate::log::sink::Sizes;
+use crate::log::{Checkpoint, Pass, Replay};
 use crate::policy::Policy;
 use crate::pressure::Eviction;
-use crate::scan::mix;
+use crate::random::mix;
 use crate::shard_locks::ShardLocks;
 use crate::stats::Memory;
 

@@ -10,7 +10,7 @@ use super::act::act;
 use super::world::{NOW_MS, World, recount};
 use crate::collections::SavedCollection;
 use crate::keyspace::Keyspace;
-use crate::scan::mix;
+use crate::random::mix;
 use crate::snapshot::{SavedValue, Snapshot, SnapshotPiece};
 
 type Saved = BTreeMap<(usize, Vec<u8>), (Vec<String>, Option<i64>)>;

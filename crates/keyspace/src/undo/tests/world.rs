@@ -13,20 +13,22 @@ use tierce_collections::{Collection, IntText, ListLimits, PackedLimits, SetLimit
 
 use super::act::{act, name};
 use crate::code::CodeSet;
-use crate::collections::edits::Writer;
-use crate::collections::{Limits, encode};
-use crate::db_counters::DbCounters;
+use crate::codec::Writer;
+use crate::collections::Limits;
+use crate::collections::convert::encode;
+use crate::db_counters::{ColdCounts, DbCounters};
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Entry};
 use crate::event::EventClasses;
 use crate::keyspace::{Keyspace, Options};
 use crate::log::pending::Pending;
-use crate::log::{LogSink, RecordKind, Sizes};
+use crate::log::sink::{LogSink, RecordKind, Sizes};
 use crate::policy::Policy;
 use crate::pressure::Eviction;
-use crate::scan::mix;
+use crate::random::mix;
 use crate::shard_locks::ShardLocks;
-use crate::spill::{self, ColdCounts, SpillBatch};
+use crate::spill;
+use crate::spill::SpillBatch;
 use crate::value::Value;
 use crate::waiters::WaitKey;
 use crate::watch::Watch;

@@ -8,6 +8,8 @@
 //! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. The
 //! reaper frees the memory and triggers the events on time.
 
+mod aging;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -17,8 +19,10 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::db_index::DbIndex;
+use crate::deadline::NO_DEADLINE;
 use crate::evict::Evicted;
-use crate::keyspace::{Keyspace, NO_DEADLINE};
+use crate::keyspace::Keyspace;
+use crate::reaper_wakeup::Left;
 use crate::shard::Held;
 use crate::shard_locks::ShardLocks;
 
@@ -211,13 +215,6 @@ impl ShardLocks<'_> {
         let is_due = next_due(held, now_ms).is_some() && !keyspace.is_following();
         if is_due { Left::Something } else { Left::Nothing }
     }
-}
-
-/// Whether there is still something to do at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
-    Something,
-    Nothing,
 }
 
 /// What is due.

@@ -3,17 +3,16 @@
 //! The queue is bounded. When it is full, or when no reaper runs, the removing thread frees the
 //! value at once: slower, but memory stays bounded.
 
+mod free;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tierce_collections::{Form, Stream};
 
 use crate::cached::CachedKeys;
-use crate::collections::CollectionType;
 use crate::entry::{Entry, OutOfLine};
-use crate::flush::{FlushedData, Freeing};
-use crate::keyspace::Keyspace;
+use crate::flushed::{FlushedData, Freeing};
 
 /// Entries of this size and more are left to the reaper. Freeing less costs about as much as
 /// waking it.
@@ -21,9 +20,6 @@ pub(crate) const LAZY_FREE_BYTES_MIN: usize = 64 * 1024;
 
 /// At most this many items wait.
 const ITEMS_MAX: usize = 1024;
-
-/// A stream with more blocks, groups and pending entries than this is left to the reaper as well, as in Redis.
-const PARTS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) enum LazyFreeItem {
@@ -47,43 +43,6 @@ impl LazyFreeItem {
         };
         bytes as u64
     }
-}
-
-impl Keyspace {
-    /// Frees an entry that is in no database any more, here, or, if it is large, by the reaper, or when it has been
-    /// saved.
-    pub(crate) fn free(&self, mut entry: Entry) {
-        if let Some(id) = entry.snapshot_id()
-            && let Some(value) = entry.take_out_of_line()
-        {
-            return self.save_removed(id, value);
-        }
-        if entry.allocated_bytes() >= LAZY_FREE_BYTES_MIN || has_many_parts(&entry) {
-            self.discard(LazyFreeItem::Entry(entry));
-        }
-    }
-
-    /// The same for a value that no entry has any more.
-    pub(crate) fn free_displaced(&self, displaced: Option<OutOfLine>) {
-        let Some(value) = displaced else { return };
-        if let Some(id) = value.snapshot_id() {
-            self.save_removed(id, value);
-        } else if value.allocated_bytes() >= LAZY_FREE_BYTES_MIN {
-            self.discard(LazyFreeItem::OutOfLine(value));
-        }
-    }
-}
-
-fn has_many_parts(entry: &Entry) -> bool {
-    if !matches!(entry.raw_collection(), Some((Form::Stream, _))) {
-        return false;
-    }
-    let collection = entry.collection();
-    let stream = collection.as_ref().and_then(|collection| Stream::of(collection));
-    stream.is_some_and(|stream| {
-        let of_groups = stream.groups().map(|(_, group)| 1 + group.pending_len());
-        stream.block_count() + of_groups.sum::<usize>() > PARTS_MAX
-    })
 }
 
 #[derive(Debug, Default)]

@@ -1,0 +1,34 @@
+//! Collections that are borrowed for reading.
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+/// A collection that an entry owns, borrowed for reading.
+pub struct BorrowGuard<'a, T> {
+    /// Made of the same pointer as the owner's, and never dropped.
+    value: ManuallyDrop<T>,
+    owner: PhantomData<&'a T>,
+}
+
+impl<T> BorrowGuard<'_, T> {
+    /// `value` must be owned elsewhere, by something that stays during the lifetime.
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), owner: PhantomData }
+    }
+}
+
+impl<T> Deref for BorrowGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for BorrowGuard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
