@@ -10,9 +10,12 @@ use parking_lot::Mutex;
 use tierce_collections::Collection;
 use tierce_collections::stream::StreamId;
 
-use crate::log::sink::{LogSink, RecordKind};
-use crate::log::{Checkpoint, Pass, Replay};
-use crate::{DbIndex, Keyspace, Options, SavedValue};
+use crate::access::keyspace::{Keyspace, Options};
+use crate::change::log::sink::{LogSink, RecordKind};
+use crate::db_index::DbIndex;
+use crate::registries::snapshot::batch::SavedValue;
+use crate::services::checkpoint::{Checkpoint, Pass};
+use crate::services::replay::Replay;
 
 /// Before any deadline.
 const NO_TIME_MS: i64 = i64::MIN;

@@ -43,124 +43,99 @@
 //! # Ok::<(), tierce_keyspace::Error>(())
 //! ```
 
-// In reading order: what keys are and when; how a key lies in memory with its value; what a shard
-// holds; how shards are locked; what can be done to keys and strings, to whole databases, and how changes
-// reach a log and come back; what happens by itself.
+// From the lowest to the highest: what all need; data; what a change is; what shards keep for the services; how
+// shards are locked and keys changed; what goes through the data or serves those who hear of changes.
 mod clock;
 mod codec;
-mod counter;
 mod db_index;
 mod error;
-mod expiry;
 pub mod interleaving;
-mod key;
+#[doc(hidden)]
+pub mod planted;
 mod random;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
 
-mod collections;
-mod entry;
-mod value;
+mod data;
 
-mod stamp;
-mod usage;
-
-mod accounting;
-mod cached;
 mod change;
-mod db_counters;
-mod deadline;
-mod effects;
-mod event;
-mod interest;
-mod lazy_free;
-mod shard;
-mod shard_db;
-mod stats;
-mod stream_place;
-mod waiters;
-mod watch;
 
-mod busy;
-mod keyspace;
-mod reaper_wakeup;
-mod shard_locks;
+mod registries;
 
-mod context;
-mod db;
-mod expire;
-mod item;
-mod string;
-mod version;
+mod access;
 
-mod policy;
-mod pressure;
-
-mod coldest;
-mod evict;
-mod spill;
-
-mod undo;
-
-mod code;
-mod copies;
-mod flush;
-mod flushed;
-mod prefetch;
-mod scan;
-mod snapshot;
-
-pub mod log;
+mod services;
 
 #[doc(hidden)]
 pub mod fuzzing;
-#[doc(hidden)]
-pub mod planted;
 
-mod aging;
-mod reaper;
-
-pub use crate::flushed::Freeing;
-pub use busy::Freed;
-pub use cached::{InvalidatedKey, InvalidationSink};
+pub use access::collections::Missing;
+pub use access::context::Touch;
+pub use access::db::Db;
+pub use access::item::{Adjust, Adjusted, Condition, End, Item, Stored, Summary, VersionFor};
+pub use access::keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
+pub use access::shard_locks::{MultiShardGuard, ShardLocks};
+pub use access::string::NewString;
+pub use access::undo::Savepoint;
+pub use change::event::{Event, EventBatch, EventClasses, EventSink, KeyEvent, Origin, Source};
+pub use change::stream_place::{STREAM_NAME_LEN, StreamPlace};
 pub use change::{Change, Removal};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use code::{CODE_NAME_LEN_MAX, CodeEditor, CodeKind, CodeSet, CodeStore};
-pub use collections::{
+pub use data::code::{CODE_NAME_LEN_MAX, CodeKind, CodeSet, CodeStore};
+pub use data::collections::{
     BorrowGuard, CollectionPart, CollectionParts, CollectionType, Delivery, Editor, Limits,
-    ListSide, Missing, SavedCollection, StreamFields, StreamIds,
+    ListSide, SavedCollection, StreamFields, StreamIds,
 };
-pub use context::Touch;
-pub use copies::{CopyRoom, ValueCopy};
-pub use db::Db;
+pub use data::entry::{Entry, ItemNote, Marks, size_class};
+pub use data::expiry::{DeadlineSet, Expiry, Ttl};
+pub use data::key::{KEY_LEN_MAX, Key, KeyHash, VALUE_LEN_MAX};
+pub use data::usage::FrequencyTuning;
+pub use data::value::{BLOB_LEN_MIN, Blob, StrView, Value, ValueType, range_of};
 pub use db_index::{DATABASES_MAX, DbIndex};
-pub use entry::{Entry, ItemNote, Marks, size_class};
 pub use error::{Busy, Error, Result, SnapshotError};
-pub use event::{Event, EventBatch, EventClasses, EventSink, KeyEvent, Origin, Source};
-pub use evict::Evicted;
-pub use expiry::{DeadlineSet, Expiry, Ttl};
-pub use item::{Adjust, Adjusted, Condition, End, Item, Stored, Summary, VersionFor};
-pub use key::{KEY_LEN_MAX, Key, KeyHash, VALUE_LEN_MAX};
-pub use keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
-pub use policy::Policy;
-pub use pressure::Eviction;
-pub use reaper::Reaper;
-pub use shard_locks::{MultiShardGuard, ShardLocks};
-pub use snapshot::{
-    Iter as SnapshotBatchIter, LargeHead, SavedDb, SavedEntry, SavedLarge, SavedValue, Snapshot,
-    SnapshotBatch, SnapshotMemory, SnapshotPiece,
+pub use registries::busy::Freed;
+pub use registries::cached::{InvalidatedKey, InvalidationSink};
+pub use registries::flushed::Freeing;
+pub use registries::policy::Policy;
+pub use registries::pressure::Eviction;
+pub use registries::snapshot::batch::{
+    Iter as SnapshotBatchIter, SavedEntry, SavedValue, SnapshotBatch,
 };
-pub use spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
-pub use stats::{DbStats, Memory, Stats};
-pub use stream_place::{STREAM_NAME_LEN, StreamPlace};
-pub use string::NewString;
+pub use registries::snapshot::larges::LargeHead;
+pub use registries::stats::{DbStats, Memory, Stats};
+pub use registries::waiters::{
+    Cancelled, Claimed, Reason, Returned, Sequence, WaitKey, Waiter, WaiterState,
+};
+pub use registries::watch::registry::WatchState;
+pub use services::code::CodeEditor;
+pub use services::copies::{CopyRoom, ValueCopy};
+pub use services::evict::Evicted;
+pub use services::reaper::Reaper;
+pub use services::snapshot::{SavedDb, SavedLarge, Snapshot, SnapshotMemory, SnapshotPiece};
+pub use services::spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
+pub use services::watch::Watch;
 pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
-pub use undo::Savepoint;
-pub use usage::FrequencyTuning;
-pub use value::{BLOB_LEN_MIN, Blob, StrView, Value, ValueType, range_of};
-pub use waiters::{Cancelled, Claimed, Reason, Returned, Sequence, WaitKey, Waiter, WaiterState};
-pub use watch::{Watch, WatchState};
+
+/// Changes as operations in the records of a log, and back into a keyspace.
+///
+/// A record has what happened under one lock, or under one [`MultiShardGuard`]. An operation states the new value of
+/// a key, not the request. See [`Replay`](log::Replay), [`LiveReplay`](log::LiveReplay) and
+/// [`Checkpoint`](log::Checkpoint).
+pub mod log {
+    pub use crate::change::log::{
+        Effect, LogSink, Op, RecordKind, Sieve, Sifted, Sizes, Stored, Unfinished, cut, no_place,
+        plain_put,
+    };
+    pub use crate::codec::{Malformed, Reader};
+    pub use crate::data::collections::{
+        Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit,
+        TimedField,
+    };
+    pub use crate::data::entry::{Attributes, Spilled};
+    pub use crate::services::checkpoint::{Checkpoint, Pass};
+    pub use crate::services::replay::{LiveReplay, Replay, ReplayError, Replayed};
+}
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
-#[path = "../src/busy/registry.rs"]
+#[path = "../src/registries/busy/registry.rs"]
 mod registry;
 
 /// What `registry` is made of. Time stands still, so that promises are kept however long it takes.

@@ -7,7 +7,7 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-#[path = "../src/waiters/state.rs"]
+#[path = "../src/registries/waiters/state.rs"]
 #[expect(dead_code, reason = "the lists of the keyspace use the rest")]
 mod state;
 

@@ -5,8 +5,9 @@ use parking_lot::Mutex;
 use tierce_harness::effort;
 
 use super::{Course, Simulation};
+use crate::access::keyspace::{Keyspace, Options};
+use crate::db_index::DbIndex;
 use crate::interleaving::{self, Condvar};
-use crate::{DbIndex, Keyspace, Options};
 
 const STEPS_MAX: u64 = 100_000;
 

@@ -1,0 +1,584 @@
+//! One database in a locked shard: what all types of values have in common.
+//!
+//! Invariants:
+//! - A key is invisible once its deadline has come at this handle's time, or those of all fields of its hash. It is
+//!   removed when it is met, and counted.
+//! - Every mutation passes [`Context::changed`], and the figures of the shard are right whenever a
+//!   method returns.
+
+use std::ptr::NonNull;
+
+use crate::access::accounting::{Accounting, CollectionAccounting};
+use crate::access::context::Context;
+use crate::access::shard::Shard;
+use crate::change::event::Event;
+use crate::change::{Change, Removal};
+use crate::data::entry::{Attributes, Entry};
+use crate::data::expiry::{DeadlineSet, Ttl};
+use crate::data::key::{KEY_LEN_MAX, Key, KeyHash};
+use crate::data::shard_db::ShardDb;
+use crate::data::stamp::Stamp;
+use crate::data::usage::{Frequency, Tracking};
+use crate::data::value::{Value, ValueType};
+use crate::db_index::DbIndex;
+use crate::error::{Error, Result};
+
+/// One database, as far as its keys hash to the shard that is locked.
+///
+/// Methods that take a [`Key`] expect one of this shard: the key whose hash the handle was asked
+/// for, or another one of the same shard.
+pub struct Db<'a> {
+    shard: &'a mut Shard,
+    pub(crate) at: Context<'a>,
+}
+
+impl Context<'_> {
+    /// Lets `edit` change an entry that was found to be changed, and reports that. Returns what the entry was
+    /// before and is now, for [`Db::account`]. An edit that fails must have left the entry as it was.
+    #[inline]
+    pub(crate) fn edit<R>(
+        &self,
+        hash: KeyHash,
+        entry: &mut Entry,
+        change: Change,
+        edit: impl FnOnce(&mut Entry) -> Result<R>,
+    ) -> Result<(R, Accounting, Accounting)> {
+        let before = Accounting::of(entry);
+        let result = edit(entry)?;
+        self.used(entry);
+        let change = before.cold.change(entry, change);
+        self.changed(hash, entry, change);
+        Ok((result, before, Accounting::of(entry)))
+    }
+}
+
+impl<'a> Db<'a> {
+    #[inline]
+    pub(crate) fn new(shard: &'a mut Shard, at: Context<'a>) -> Self {
+        Self { shard, at }
+    }
+
+    /// Which database this is.
+    #[inline]
+    pub fn index(&self) -> DbIndex {
+        self.at.db
+    }
+
+    /// Turns to another database, in which the keys of this shard are locked as well.
+    #[inline]
+    pub fn switch(&mut self, db: DbIndex) {
+        self.at.db = db;
+    }
+
+    /// The time of this handle, by which deadlines are judged.
+    #[inline]
+    pub fn now_ms(&self) -> i64 {
+        self.at.now_ms
+    }
+
+    /// Reads a key: counts a hit or a miss, and a use of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`].
+    #[inline]
+    pub fn get(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
+        Ok(self.read(key)?.map(|entry| entry.value()))
+    }
+
+    /// Reads a key to change it, without counting anything: a write is no miss.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`].
+    pub fn value_to_change(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
+        Ok(self.find_value(key)?.map(|entry| entry.value()))
+    }
+
+    /// Counts a hit or a miss for a key that was looked at in a way that counts nothing.
+    pub fn count_read(&self, key: Key<'_>, found: bool) {
+        self.at.count_read(key, found);
+    }
+
+    /// Counts a hit or a miss for a look at a key that is no read: others do not hear of a miss.
+    pub fn count_look(&self, found: bool) {
+        self.at.count_look(found);
+    }
+
+    /// Reads a key without counting anything.
+    #[inline]
+    pub fn peek(&mut self, key: Key<'_>) -> Option<&Entry> {
+        self.find(key).map(|entry| &*entry)
+    }
+
+    /// Whether a key exists. Counts a hit or a miss, but no use of the key.
+    #[inline]
+    pub fn exists(&mut self, key: Key<'_>) -> bool {
+        let found = self.find(key).is_some();
+        self.at.count_read(key, found);
+        found
+    }
+
+    /// Whether a key exists, counting as a use of it whatever [`Touch`](crate::Touch) says.
+    pub fn touch(&mut self, key: Key<'_>) -> bool {
+        let at = self.at;
+        let found = self.find(key).map(|entry| at.track(entry)).is_some();
+        at.count_read(key, found);
+        found
+    }
+
+    /// The type of a key's value.
+    pub fn value_type(&mut self, key: Key<'_>) -> Option<ValueType> {
+        self.peek(key).map(Entry::value_type)
+    }
+
+    /// The name of the encoding of a key's value, as OBJECT ENCODING replies.
+    pub fn encoding(&mut self, key: Key<'_>) -> Option<&'static str> {
+        self.peek(key).map(Entry::encoding)
+    }
+
+    /// Seconds since a key was last used: exact up to three hours, then within 512 seconds, and at most 180 days; see
+    /// [`ShardLocks::age_uses`](crate::ShardLocks::age_uses). `None` under a policy that counts frequencies.
+    pub fn idle_seconds(&mut self, key: Key<'_>) -> Option<u64> {
+        let now_ms = self.at.now_ms;
+        self.peek(key).map(|entry| entry.access().stamp.idle_seconds(now_ms).into())
+    }
+
+    /// How often a key is used, as a logarithmic counter up to 255. Known only under a
+    /// [`Policy`](crate::Policy) that counts frequencies.
+    pub fn frequency(&mut self, key: Key<'_>) -> Option<u8> {
+        let (tuning, now_ms) = (self.at.keyspace.pressure.frequency(), self.at.now_ms);
+        self.peek(key).map(|entry| Frequency::of(entry.access()).counter(&tuning, now_ms))
+    }
+
+    /// Makes a key look as if it had last been used this many seconds ago, with the exactness of
+    /// [`Db::idle_seconds`]. Does nothing where that is not known.
+    pub fn set_idle_seconds(&mut self, key: Key<'_>, seconds: u64) {
+        let at = self.at;
+        if at.tracking == Tracking::Frequency {
+            return;
+        }
+        self.cover(key);
+        if let Some(entry) = self.find(key) {
+            entry.touch(Stamp::of_idle(seconds, at.now_ms));
+        }
+    }
+
+    /// Makes a key look as if it were used so often; see [`Db::frequency`]. Does nothing where that is not
+    /// known.
+    pub fn set_frequency(&mut self, key: Key<'_>, counter: u8) {
+        let (at, tuning) = (self.at, self.at.keyspace.pressure.frequency());
+        if at.tracking != Tracking::Frequency {
+            return;
+        }
+        self.cover(key);
+        if let Some(entry) = self.find(key) {
+            entry.set_access(Frequency::with_counter(counter, &tuning, at.now_ms).to_access());
+        }
+    }
+
+    /// Bytes of memory that a key costs: its entry and its part of the index.
+    pub fn memory_bytes(&mut self, key: Key<'_>) -> Option<usize> {
+        let entry_bytes = self.peek(key)?.allocated_bytes();
+        let table = &self.db().table;
+        Some(entry_bytes + table.memory_bytes().div_ceil(table.len()))
+    }
+
+    /// How long a key lives.
+    pub fn ttl(&mut self, key: Key<'_>) -> Ttl {
+        match self.peek(key).map(Entry::deadline_ms) {
+            None => Ttl::Absent,
+            Some(None) => Ttl::Persistent,
+            Some(Some(deadline_ms)) => Ttl::Until(deadline_ms),
+        }
+    }
+
+    /// Gives a key a deadline, or deletes it if that has come.
+    pub fn set_deadline(&mut self, key: Key<'_>, deadline_ms: i64) -> DeadlineSet {
+        if deadline_ms <= self.at.now_ms {
+            return if self.remove(key) { DeadlineSet::Deleted } else { DeadlineSet::Absent };
+        }
+        let set = |entry: &mut Entry| {
+            entry.set_deadline(Some(deadline_ms));
+            Ok(())
+        };
+        match self.modify(key, Change::Deadline, set) {
+            Ok(Some(())) => DeadlineSet::Done,
+            _ => DeadlineSet::Absent,
+        }
+    }
+
+    /// Takes a key's deadline away; `false` if there is no such key, or it had none.
+    pub fn clear_deadline(&mut self, key: Key<'_>) -> bool {
+        if self.peek(key).and_then(Entry::deadline_ms).is_none() {
+            return false;
+        }
+        let clear = |entry: &mut Entry| {
+            entry.set_deadline(None);
+            Ok(())
+        };
+        self.modify(key, Change::Deadline, clear) == Ok(Some(()))
+    }
+
+    /// Deletes a key; `false` if there is none. A large value is freed by the reaper.
+    pub fn remove(&mut self, key: Key<'_>) -> bool {
+        let Some(entry) = self.unlink(key, Removal::Deleted) else { return false };
+        self.discard(entry);
+        true
+    }
+
+    /// Takes a key with its value and deadline out of the database. Under an undo log, what is
+    /// [`Removal::Moved`] has to be put under another key at once.
+    pub fn take(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
+        if why == Removal::Moved {
+            self.cover(key);
+        }
+        let entry = self.unlink(key, why)?;
+        if why == Removal::Moved
+            && let Some(undo) = self.at.undo()
+        {
+            undo.taken(self.at.db, key, &entry);
+        }
+        Some(entry)
+    }
+
+    /// A copy of a key's value and deadline, for [`Db::put`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`].
+    pub fn duplicate(&mut self, key: Key<'_>) -> Result<Option<Entry>> {
+        let access = self.at.first_access();
+        Ok(self.find_value(key)?.map(|entry| entry.duplicate(key.bytes(), access)))
+    }
+
+    /// Puts an entry, with its value and deadline, under a key, in place of what may be there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`].
+    pub fn put(&mut self, key: Key<'_>, entry: Entry) -> Result<()> {
+        if self.put_entry(key, entry)? {
+            // To listeners, the old key is gone, and this is another one.
+            self.at.event(Event::New, key.bytes());
+        }
+        Ok(())
+    }
+
+    /// The same where the key stays the same. Whether it was there.
+    pub(crate) fn put_entry(&mut self, key: Key<'_>, entry: Entry) -> Result<bool> {
+        let undo = self.at.undo().filter(|undo| undo.is_taken(entry.address()));
+        if let Err(error) = self.check_key(key) {
+            self.let_go(entry);
+            return Err(error);
+        }
+        let mut entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
+        if let Some(id) = entry.snapshot_id() {
+            self.at.keyspace.save_moved(id, self.at.db, &mut entry);
+        }
+        let mut entry = Some(entry);
+        let swap = |present: &mut Entry| {
+            let entry = entry.take().expect("the closure runs at most once");
+            Ok(std::mem::replace(present, entry))
+        };
+        let replaced = self.modify(key, Change::Stored, swap)?;
+        if let Some(entry) = entry.take() {
+            self.insert(key, entry);
+        }
+        let is_replacement = replaced.is_some();
+        replaced.into_iter().for_each(|old| self.discard(old));
+        if let Some(undo) = undo {
+            undo.moved(self.at.db, key);
+        }
+        Ok(is_replacement)
+    }
+
+    /// An entry ends that was taken out and cannot be put anywhere.
+    #[cold]
+    fn let_go(&self, entry: Entry) {
+        match self.at.undo() {
+            None => self.at.keyspace.let_go(&entry),
+            Some(undo) => undo.let_go(entry),
+        }
+    }
+
+    /// The live entry of a key. One whose deadline has come is removed.
+    #[inline]
+    pub(crate) fn find(&mut self, key: Key<'_>) -> Option<&mut Entry> {
+        let mut found = self.look_up(key)?;
+        // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
+        // used since, and the returned reference borrows `self` again.
+        Some(unsafe { found.as_mut() })
+    }
+
+    /// Like [`Db::find`], for an entry whose value is going to be looked at: one that is on disk is
+    /// fetched, here and now if it has not been fetched before.
+    #[inline]
+    pub(crate) fn find_value(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
+        let Some(mut found) = self.look_up(key) else { return Ok(None) };
+        // SAFETY: as in `find`; where `self` is used again, this reference is not.
+        let entry = unsafe { found.as_mut() };
+        if entry.is_spilled() {
+            return self.fetch(key);
+        }
+        Ok(Some(entry))
+    }
+
+    /// What [`Db::find`] returns, in a form that several branches can return.
+    #[inline]
+    pub(crate) fn look_up(&mut self, key: Key<'_>) -> Option<NonNull<Entry>> {
+        let now_ms = self.at.now_ms;
+        debug_assert_eq!(self.at.keyspace.hasher.shard(key.hash()), self.at.shard_index);
+        let hash = self.at.keyspace.hasher.table_hash(key.hash());
+        let table = &mut self.present().table;
+        let mut found = NonNull::from(table.find_mut(hash, |entry| entry.is_key(key.bytes()))?);
+        // The borrow checker would take the entry as borrowed in both branches because one returns
+        // it, so it goes through a pointer.
+        // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
+        // used since.
+        if self.at.keyspace.expiry_of(unsafe { found.as_mut() }, now_ms).is_some() {
+            if !self.at.keyspace.is_following() {
+                self.expire(key);
+            }
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Like [`Db::find`], for an entry that is going to be changed.
+    #[inline]
+    pub(crate) fn find_to_change(&mut self, key: Key<'_>) -> Option<&mut Entry> {
+        self.before_change(key.hash());
+        self.cover(key);
+        self.find(key)
+    }
+
+    /// Like [`Db::find_value`], for an entry that is going to be changed.
+    #[inline]
+    pub(crate) fn find_value_to_change(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
+        self.before_change(key.hash());
+        self.cover(key);
+        self.find_value(key)
+    }
+
+    /// The one place every mutation of a key passes before it happens, see [`crate::change::kind`].
+    #[inline]
+    pub(crate) fn before_change(&mut self, hash: KeyHash) {
+        if self.shard.snapshot.is_some() {
+            let hasher = &self.at.keyspace.hasher;
+            self.shard.save_before_change(self.at.db, hasher.table_hash(hash), hasher);
+        }
+    }
+
+    /// Like [`Db::find_value`], and counts a read.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, key: Key<'_>) -> Result<Option<&Entry>> {
+        let Some(mut found) = self.look_up(key) else {
+            self.at.count_read(key, false);
+            return Ok(None);
+        };
+        // SAFETY: the pointer is from a mutable borrow of the table in `self.shard`, which nothing has used
+        // since, nor is it used below; where `self` is used as a whole, this reference is not.
+        let entry = unsafe { found.as_mut() };
+        if entry.is_spilled() {
+            return self.read_spilled(key);
+        }
+        self.at.count_read(key, true);
+        self.at.used(entry);
+        Ok(Some(entry))
+    }
+
+    #[cold]
+    fn read_spilled(&mut self, key: Key<'_>) -> Result<Option<&Entry>> {
+        let at = self.at;
+        let found = self.fetch(key)?;
+        at.count_read(key, found.is_some());
+        let Some(entry) = found else { return Ok(None) };
+        at.used(entry);
+        Ok(Some(entry))
+    }
+
+    /// Lets `edit` change the entry of a key, unless there is none. An edit that fails must have
+    /// left the entry as it was.
+    pub(crate) fn modify<R>(
+        &mut self,
+        key: Key<'_>,
+        change: Change,
+        edit: impl FnOnce(&mut Entry) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let at = self.at;
+        let Some(entry) = self.find_to_change(key) else { return Ok(None) };
+        let (result, before, after) = at.edit(key.hash(), entry, change, edit)?;
+        self.account(key.hash(), before, after);
+        Ok(Some(result))
+    }
+
+    /// Changes what the entry of a key carries beside its value, which is no mutation; the caller logs
+    /// what of it the log has to know. `false` if there is no such key.
+    pub(crate) fn annotate(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Attributes)) -> bool {
+        self.cover(key);
+        let Some(entry) = self.find(key) else { return false };
+        let mut attributes = entry.attributes();
+        edit(&mut attributes);
+        let before = Accounting::of(entry);
+        entry.set_attributes(attributes);
+        let after = Accounting::of(entry);
+        self.account(key.hash(), before, after);
+        true
+    }
+
+    /// Adds the entry of a key that is known to be absent.
+    pub(crate) fn insert(&mut self, key: Key<'_>, entry: Entry) {
+        if self.at.keyspace.is_following() {
+            // A key past its deadline stays for the other server, hidden from a caller that began before it was
+            // followed. Each key has one entry.
+            self.expire(key);
+        }
+        self.before_change(key.hash());
+        let at = self.at;
+        if let Some(undo) = at.undo() {
+            undo.added(at.db, key);
+        }
+        let hasher = &at.keyspace.hasher;
+        let account = Accounting::of(&entry);
+        let db = self.db();
+        let index_bytes = db.table.memory_bytes();
+        let entry = db.table.insert_unique(hasher.table_hash(key.hash()), entry, hasher);
+        at.event(Event::New, key.bytes());
+        at.changed(key.hash(), entry, Change::Stored);
+        at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());
+        at.counters().keys.set(db.table.len() as u64);
+        self.account(key.hash(), Accounting::NONE, account);
+    }
+
+    /// Frees an entry here, or, if it is large, by the reaper, or when it has been saved.
+    pub(crate) fn discard(&self, entry: Entry) {
+        let Context { thread, db, .. } = self.at;
+        let keyspace = thread.keyspace;
+        let not_needed = match &thread.undo {
+            None => Some(entry),
+            Some(undo) => undo.keep(db, keyspace.hash(entry.key()), entry),
+        };
+        if let Some(entry) = not_needed {
+            keyspace.free(entry);
+        }
+    }
+
+    pub(crate) fn check_key(&self, key: Key<'_>) -> Result<()> {
+        let len = key.bytes().len();
+        if len > KEY_LEN_MAX {
+            return Err(Error::KeyTooLong { len, max: KEY_LEN_MAX });
+        }
+        Ok(())
+    }
+
+    /// The database, which is made if it was never used: not for who only looks, see [`Db::present`].
+    #[inline]
+    pub(crate) fn db(&mut self) -> &mut ShardDb {
+        self.shard.db_mut(self.at.db)
+    }
+
+    /// The database for callers that add nothing.
+    #[inline]
+    pub(crate) fn present(&mut self) -> &mut ShardDb {
+        self.shard.present_mut(self.at.db)
+    }
+
+    /// Removes a key that was found to be expired.
+    #[cold]
+    fn expire(&mut self, key: Key<'_>) {
+        let live = self.unlink(key, Removal::Expired);
+        debug_assert!(live.is_none(), "only called for a key whose deadline has come");
+    }
+
+    /// Takes a live key out. One whose deadline has come is removed as well, but not returned.
+    fn unlink(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
+        let entry = self.unlink_where(key.hash(), |entry| entry.is_key(key.bytes()))?;
+        if let Some(expiry) = self.at.keyspace.expiry_of(&entry, self.at.now_ms) {
+            self.forget(key.hash(), entry, expiry);
+            return None;
+        }
+        self.removed(key.hash(), &entry, why);
+        Some(entry)
+    }
+
+    pub(crate) fn unlink_where(
+        &mut self,
+        hash: KeyHash,
+        eq: impl FnMut(&Entry) -> bool,
+    ) -> Option<Entry> {
+        self.before_change(hash);
+        let at = self.at;
+        let hasher = &at.keyspace.hasher;
+        let db = self.present();
+        let index_bytes = db.table.memory_bytes();
+        let entry = db.table.remove(hasher.table_hash(hash), eq, hasher)?;
+        at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());
+        at.counters().keys.set(db.table.len() as u64);
+        Some(entry)
+    }
+
+    pub(crate) fn forget(&mut self, hash: KeyHash, entry: Entry, why: Removal) {
+        self.removed(hash, &entry, why);
+        self.discard(entry);
+    }
+
+    /// Books that an entry was unlinked.
+    fn removed(&mut self, hash: KeyHash, entry: &Entry, why: Removal) {
+        match why {
+            Removal::Expired | Removal::Emptied => self.at.stats.expired.add(1),
+            Removal::Evicted => self.at.stats.evicted.add(1),
+            Removal::Deleted | Removal::Moved => {}
+        }
+        self.at.removed(entry, why);
+        let mut before = Accounting::of(entry);
+        if why == Removal::Moved {
+            before.cold.is_moved = true;
+        }
+        self.account(hash, before, Accounting::NONE);
+    }
+
+    /// Brings the figures and the deadline heap up to date with an entry that has changed.
+    #[inline]
+    pub(crate) fn account(&mut self, hash: KeyHash, before: Accounting, after: Accounting) {
+        if before.bytes != after.bytes {
+            self.account_bytes(before.bytes, after.bytes);
+        }
+        if before.deadline_ms != after.deadline_ms {
+            self.account_deadline(hash, before.deadline_ms, after.deadline_ms);
+        }
+        if before.fields_ms != after.fields_ms {
+            self.account_fields(hash, before.fields_ms, after.fields_ms);
+        }
+        if before.cold != after.cold {
+            self.account_cold(before.cold, after.cold);
+        }
+        self.at.keyspace.follow_size(self.at.stats);
+    }
+
+    /// The same for an edit of a collection, which most often keeps to memory that it has. In line wherever it is
+    /// called: two comparisons, where a call would take 25 instructions.
+    #[inline(always)]
+    pub(crate) fn account_edit(
+        &mut self,
+        hash: KeyHash,
+        before: CollectionAccounting,
+        after: CollectionAccounting,
+    ) {
+        if before.bytes != after.bytes {
+            self.account_bytes(before.bytes, after.bytes);
+            self.at.keyspace.follow_size(self.at.stats);
+        }
+        if before.fields_ms != after.fields_ms {
+            self.account_fields(hash, before.fields_ms, after.fields_ms);
+            self.at.keyspace.follow_size(self.at.stats);
+        }
+    }
+
+    #[inline]
+    fn account_bytes(&mut self, before: usize, after: usize) {
+        self.at.stats.entry_bytes.follow(before, after);
+        let db = self.db();
+        db.entry_bytes = db.entry_bytes - before + after;
+    }
+}

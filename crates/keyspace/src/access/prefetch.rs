@@ -1,0 +1,107 @@
+//! Announcing the keys of a batch, so that their cache misses overlap.
+//!
+//! A lookup in a large keyspace waits for memory twice: for the bucket of the index and for the
+//! entry. For a batch of parsed requests both can be asked for ahead: first all buckets, then, when
+//! those have arrived, the entries that their fingerprints point to. Finding either address takes
+//! the shard's lock for a moment, which costs some 10 ns, once for neighbouring keys of one shard; a
+//! shard that another thread has locked is passed over.
+//!
+//! Elements of a large hash or set are prefetched in the same way, if a batch begins with several
+//! requests for one.
+
+use tierce_collections::Collection;
+
+use crate::access::db::Db;
+use crate::access::keyspace::Keyspace;
+use crate::access::shard::Shard;
+use crate::access::shard_locks::ShardLocks;
+use crate::data::key::{Key, KeyHash};
+use crate::db_index::DbIndex;
+
+/// A keyspace of fewer keys than this is mostly in the processor's caches, where the locks cost
+/// more than the misses. About the number of keys whose index and short values fill a megabyte.
+const KEYS_MIN: u64 = 16 * 1024;
+
+impl ShardLocks<'_> {
+    /// Asks the processor to fetch what the operations on these keys will read. Best called once for each
+    /// batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never
+    /// waits. Releases the shard of the last request.
+    pub fn prefetch(&mut self, keys: impl Iterator<Item = (DbIndex, KeyHash)> + Clone) {
+        if self.is_within() {
+            return self.prefetch_held(keys);
+        }
+        self.release();
+        let keyspace = self.keyspace();
+        for_each_key(keyspace, keys.clone(), |shard, db, hash| {
+            shard.db(db).table.prefetch(hash);
+            if let Some(part) = &shard.snapshot {
+                part.prefetch(db, hash);
+            }
+        });
+        for_each_key(keyspace, keys, |shard, db, hash| {
+            if let Some(entry) = shard.db(db).table.candidate(hash) {
+                entry.prefetch();
+            }
+        });
+    }
+
+    /// The same under a [`MultiShardGuard`](crate::MultiShardGuard), as far as it holds the shards.
+    fn prefetch_held(&mut self, keys: impl Iterator<Item = (DbIndex, KeyHash)>) {
+        let keyspace = self.keyspace();
+        for (db, hash) in keys {
+            if let Some(at) = self.position(keyspace.hasher.shard(hash)) {
+                let table_hash = keyspace.hasher.table_hash(hash);
+                self.together[at].shard.db(db).table.prefetch(table_hash);
+            }
+        }
+    }
+}
+
+/// Calls `visit` with the shard of each key and the hash that the key has in its table.
+#[inline]
+fn for_each_key(
+    keyspace: &Keyspace,
+    keys: impl Iterator<Item = (DbIndex, KeyHash)>,
+    mut visit: impl FnMut(&Shard, DbIndex, u64),
+) {
+    let (mut locked, mut index) = (None, usize::MAX);
+    for (db, hash) in keys {
+        let shard = keyspace.hasher.shard(hash);
+        if shard != index {
+            // Unlocked before the next one is tried.
+            drop(locked.take());
+            (locked, index) = (keyspace.slots[shard].shard.try_lock(), shard);
+        }
+        if let Some(shard) = &locked {
+            visit(shard, db, keyspace.hasher.table_hash(hash));
+        }
+    }
+}
+
+impl Db<'_> {
+    /// The same for elements of one key's value, if that is a large hash or set.
+    pub fn prefetch_elements<'e>(
+        &mut self,
+        key: Key<'_>,
+        elements: impl Iterator<Item = &'e [u8]>,
+    ) {
+        let hash = self.at.keyspace.hasher.table_hash(key.hash());
+        let Some(entry) = self.present().table.find(hash, |entry| entry.is_key(key.bytes())) else {
+            return;
+        };
+        match entry.collection().as_deref() {
+            Some(Collection::Hash(hash)) => hash.prefetch(elements),
+            Some(Collection::Set(set)) => set.prefetch(elements),
+            _ => {}
+        }
+    }
+}
+
+impl Keyspace {
+    /// Whether announcing keys of this database pays, judged by the size of one shard's part.
+    #[inline]
+    pub fn gains_from_prefetch(&self, db: DbIndex) -> bool {
+        let keys = self.slots[0].stats.dbs.get(db).keys.get();
+        keys * self.shard_count() as u64 >= KEYS_MIN
+    }
+}

@@ -1,0 +1,192 @@
+//! One step of a rollback.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tierce_cask::ColdLocation;
+use tierce_collections::CollectionKind;
+
+use super::whole::FlushedDb;
+use crate::data::code::CodeKind;
+use crate::data::entry::{Attributes, Entry, OutOfLine};
+use crate::data::key::{Key, KeyHash};
+use crate::data::usage::Access;
+use crate::db_index::DbIndex;
+use crate::planted::Fault;
+use crate::registries::waiters::Waiter;
+
+/// A key, whose bytes are among those of the undo log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyAt {
+    pub(super) db: DbIndex,
+    pub(super) hash: KeyHash,
+    pub(super) start: usize,
+    pub(super) len: u32,
+}
+
+impl KeyAt {
+    pub(super) fn bytes<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        &bytes[self.start..self.start + self.len as usize]
+    }
+
+    pub(super) fn key<'b>(&self, bytes: &'b [u8]) -> Key<'b> {
+        Key::new(self.bytes(bytes), self.hash)
+    }
+}
+
+/// What an entry has beside its value.
+#[derive(Debug)]
+pub(super) struct Shell {
+    pub(super) access: Access,
+    pub(super) deadline_ms: Option<i64>,
+    pub(super) attributes: Attributes,
+}
+
+impl Shell {
+    pub(super) fn of(entry: &Entry) -> Self {
+        Self {
+            access: entry.access(),
+            deadline_ms: entry.deadline_ms(),
+            attributes: entry.attributes(),
+        }
+    }
+
+    /// Makes an entry have this. A value stays.
+    pub(super) fn put_on(&self, entry: &mut Entry) {
+        if entry.deadline_ms() != self.deadline_ms {
+            entry.set_deadline(self.deadline_ms);
+        }
+        if !entry.carries(&self.attributes) {
+            entry.set_attributes(self.attributes);
+        }
+        entry.set_access(self.access);
+    }
+}
+
+/// Bytes of a large string that were overwritten, or are behind its old end. In the undo log they come after
+/// those bytes.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) old_len: usize,
+    pub(super) old_capacity: usize,
+    /// Where the old bytes were.
+    pub(super) offset: usize,
+    /// How many they are.
+    pub(super) len: usize,
+}
+
+impl Written {
+    pub(super) fn push(&self, bytes: &mut Vec<u8>) {
+        let Self { old_len, old_capacity, offset, len } = *self;
+        for number in [old_len, old_capacity, offset, len] {
+            bytes.extend_from_slice(&(number as u64).to_le_bytes());
+        }
+    }
+
+    /// The last one, its old bytes, and what comes before.
+    pub(super) fn split_last(bytes: &[u8]) -> Option<(&[u8], Self, &[u8])> {
+        let (bytes, numbers) = bytes.split_last_chunk::<32>()?;
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let [old_len, old_capacity, offset, len] =
+            std::array::from_fn(|number| u64::from_le_bytes(numbers[number]) as usize);
+        let (before, old) = bytes.split_at(bytes.len() - len);
+        Some((before, Self { old_len, old_capacity, offset, len }, old))
+    }
+}
+
+/// Inverse edits of a collection: chunks, each with its length behind it, of which the last one comes first.
+#[derive(Debug)]
+pub(super) struct Edits {
+    pub(super) kind: CollectionKind,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// What a list has noted for a checkpoint that goes through it.
+    pub(super) prefix: Option<(u64, usize)>,
+}
+
+/// A key that was moved, as it was before.
+#[derive(Debug)]
+pub(super) struct Moved {
+    pub(super) from: KeyAt,
+    pub(super) to: KeyAt,
+    pub(super) shell: Shell,
+}
+
+/// Figures of a shard.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) shard: usize,
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    pub(super) expired: u64,
+    pub(super) evicted: u64,
+    pub(super) changes: u64,
+    /// Whether a client had got a version in the shard.
+    pub(super) has_versions: bool,
+}
+
+/// What takes a change back.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The key was not there.
+    Absent(KeyAt),
+    /// The key had this entry, or one like it.
+    Entry(KeyAt, Entry),
+    /// The key had this value. What else it had is in a step before.
+    Value(KeyAt, Box<OutOfLine>),
+    /// The key had this beside its value.
+    Shell(KeyAt, Box<Shell>),
+    /// It was used as this says.
+    Access(KeyAt, Access),
+    /// Its large string was written to: here are the old bytes of each part, each with a [`Written`] behind it.
+    Written(KeyAt, Range<usize>),
+    /// Its collection was edited.
+    Edits(KeyAt, Box<Edits>),
+    /// It was moved.
+    Moved(Box<Moved>),
+    /// The shard had these figures.
+    Counted(Box<Counted>),
+    /// A group of keys had this version.
+    Stripe { shard: usize, stripe: usize, version: u64 },
+    /// All groups of keys of a shard had these versions.
+    Stripes(usize, Box<[u64]>),
+    /// A database was emptied in a shard.
+    Flushed(Box<FlushedDb>),
+    /// Two databases were exchanged.
+    Swapped(DbIndex, DbIndex),
+    /// The library or script had this source, or none.
+    Code(CodeKind, Box<[u8]>, Option<Arc<[u8]>>),
+    /// A value on disk was given up.
+    Location(ColdLocation),
+    /// A client began to wait.
+    Waits(Arc<Waiter>),
+}
+
+impl Step {
+    /// What a step is for, by the fault that leaves it out.
+    pub(super) fn fault(&self) -> Fault {
+        match self {
+            Step::Absent(_) => Fault::UndoOfNewKeys,
+            Step::Entry(..) => Fault::UndoOfEntries,
+            Step::Value(..) => Fault::UndoOfValues,
+            Step::Shell(..) => Fault::UndoOfShells,
+            Step::Access(..) => Fault::UndoOfUses,
+            Step::Written(..) => Fault::UndoOfBytes,
+            Step::Edits(_, edits) => match edits.kind {
+                CollectionKind::List => Fault::UndoOfLists,
+                CollectionKind::Set => Fault::UndoOfSets,
+                CollectionKind::SortedSet => Fault::UndoOfSortedSets,
+                CollectionKind::Hash => Fault::UndoOfHashes,
+                CollectionKind::Stream => Fault::UndoOfStreams,
+            },
+            Step::Moved(_) => Fault::UndoOfMoves,
+            Step::Counted(_) => Fault::UndoOfCounters,
+            Step::Stripe { .. } | Step::Stripes(..) => Fault::UndoOfVersions,
+            Step::Flushed(_) => Fault::UndoOfFlushes,
+            Step::Swapped(..) => Fault::UndoOfSwaps,
+            Step::Code(..) => Fault::UndoOfCode,
+            Step::Location(_) => Fault::UndoOfLocations,
+            Step::Waits(_) => Fault::UndoOfWaiters,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What happened to a key, and how those who listen are told: as a [`Change`], as an operation for the log, as an event
+//! by name, as a newer version.
+//!
+//! All operations that change keys pass `Db::before_change` (`db.rs`) and `Context::changed` or
+//! `Context::removed` (`context.rs`), with the shard locked throughout. In `before_change` a snapshot saves what
+//! is about to change (`snapshot`). Then the shard's count of changes grows. If there are listeners
+//! ([`crate::change::interest`]), the log gets an operation ([`crate::change::log`]), versions become newer, and the key is
+//! noted for clients that wait for it or watch it ([`crate::services::watch`]). An [`Event`](crate::Event) names the
+//! change separately.
+
+pub(crate) mod event;
+pub(crate) mod interest;
+pub(crate) mod log;
+pub(crate) mod stream_place;
+pub(crate) mod version;
+
+/// What happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// It has a new value: it was created, replaced or modified. Its deadline may be new, too.
+    Stored,
+    /// A part of its string has new bytes, and the string may have become longer.
+    Written {
+        /// Where the new bytes begin.
+        offset: usize,
+        /// How many they are.
+        len: usize,
+    },
+    /// Elements of its collection have changed, as is on record for the log.
+    Edited,
+    /// It has another deadline, or none any more, and still its value.
+    Deadline,
+    /// Its value is out of date, or is not any more, or a client was told to store another one: its
+    /// [`Marks`](crate::Marks) have changed.
+    Marked,
+    /// It has other flags, as another server has stored them, and perhaps other marks; its value is the same.
+    Noted,
+    /// It is gone.
+    Removed(Removal),
+}
+
+/// Why a key is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Removal {
+    /// A command deleted it.
+    Deleted,
+    /// Its deadline came.
+    Expired,
+    /// It was a hash, and the deadline of its last field came.
+    Emptied,
+    /// Memory ran short, and the policy chose it.
+    Evicted,
+    /// It was taken, to be put under another key or into another database.
+    Moved,
+}
+
+impl Removal {
+    /// Whether it went because its time had come.
+    #[inline]
+    pub fn is_expiry(self) -> bool {
+        matches!(self, Self::Expired | Self::Emptied)
+    }
+}

@@ -1,0 +1,242 @@
+//! Code that clients keep on the server: libraries of functions, and scripts by name.
+//!
+//! It is data like keys are, so it is here: in the log, in snapshots, and taken back by an undo log. It belongs to
+//! no database, and whatever empties databases leaves it alone. What the code means is not known here.
+//!
+//! **Invariant:** code changes only while all shards are locked. So its changes have one order, which is that of
+//! their records in the log; a [`Snapshot`](crate::Snapshot) has the code of the very moment of its keys; and
+//! a holder of any shard sees code that does not change and is in the log as it sees it.
+//!
+//! Readers need no shard: they get what there was at some moment, and [`CodeStore::generation`] tells whether there
+//! has been a change since.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use tierce_collections::size_class;
+
+/// The longest name of a library or script, in bytes.
+pub const CODE_NAME_LEN_MAX: usize = 64 * 1024;
+
+/// What a source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum CodeKind {
+    /// A library of functions.
+    Library = 0,
+    /// A script that is called by its name.
+    Script = 1,
+}
+
+impl CodeKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::Library, Self::Script];
+
+    /// The kind with this number in files.
+    pub(crate) fn of_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u64 == number)
+    }
+}
+
+type Sources = BTreeMap<Box<[u8]>, Arc<[u8]>>;
+
+/// A source with its name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    pub(crate) kind: CodeKind,
+    pub(crate) name: &'a [u8],
+    pub(crate) source: &'a [u8],
+}
+
+/// All code at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeSet {
+    sources: [Sources; CodeKind::ALL.len()],
+    bytes: [usize; CodeKind::ALL.len()],
+}
+
+impl CodeSet {
+    /// Names and sources of a kind, in the order of the names.
+    pub fn of(&self, kind: CodeKind) -> impl ExactSizeIterator<Item = (&[u8], &Arc<[u8]>)> {
+        self.sources[kind as usize].iter().map(|(name, source)| (&**name, source))
+    }
+
+    /// The source of this name.
+    pub fn get(&self, kind: CodeKind, name: &[u8]) -> Option<&Arc<[u8]>> {
+        self.sources[kind as usize].get(name)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sources.iter().all(Sources::is_empty)
+    }
+
+    /// The memory that a kind takes, in bytes.
+    pub fn memory_bytes(&self, kind: CodeKind) -> usize {
+        self.bytes[kind as usize]
+    }
+
+    /// The memory that all of it takes, in bytes.
+    pub fn total_bytes(&self) -> usize {
+        self.bytes.iter().sum()
+    }
+
+    /// Gives a name this source, in this copy alone.
+    pub fn put(&mut self, kind: CodeKind, name: &[u8], source: Arc<[u8]>) {
+        self.set(kind, name, Some(source));
+    }
+
+    /// Removes all sources of a kind, from this copy alone.
+    pub fn clear(&mut self, kind: CodeKind) {
+        self.sources[kind as usize].clear();
+        self.bytes[kind as usize] = 0;
+    }
+
+    /// What comes after a name of a kind, over all kinds; at first after nothing.
+    pub(crate) fn next_after(&self, last: Option<&(CodeKind, Box<[u8]>)>) -> Option<Stored<'_>> {
+        CodeKind::ALL.into_iter().find_map(|kind| {
+            let from = match last {
+                Some((of, _)) if kind < *of => return None,
+                Some((of, name)) if kind == *of => Bound::Excluded(&**name),
+                _ => Bound::Unbounded,
+            };
+            let mut rest = self.sources[kind as usize].range::<[u8], _>((from, Bound::Unbounded));
+            rest.next().map(|(name, source)| Stored { kind, name, source })
+        })
+    }
+
+    /// Puts or removes a source. Returns the one before.
+    fn set(&mut self, kind: CodeKind, name: &[u8], source: Option<Arc<[u8]>>) -> Option<Arc<[u8]>> {
+        let sources = &mut self.sources[kind as usize];
+        let added = source.as_ref().map_or(0, |source| memory_of(name, source));
+        let before = match source {
+            Some(source) => sources.insert(name.into(), source),
+            None => sources.remove(name),
+        };
+        let removed = before.as_ref().map_or(0, |before| memory_of(name, before));
+        let bytes = &mut self.bytes[kind as usize];
+        *bytes = *bytes + added - removed;
+        before
+    }
+}
+
+/// What a source takes, with its name and its place among others.
+fn memory_of(name: &[u8], source: &[u8]) -> usize {
+    const COUNTS: usize = 2 * size_of::<usize>();
+    const PLACE: usize = size_of::<(Box<[u8]>, Arc<[u8]>)>();
+    size_class(name.len()) + size_class(source.len() + COUNTS) + PLACE
+}
+
+/// The code of a keyspace. It changes only while all shards are locked.
+#[derive(Debug, Default)]
+pub struct CodeStore {
+    /// Shared with readers that need all of it, and copied at the next change while they do.
+    all: RwLock<Arc<CodeSet>>,
+    generation: AtomicU64,
+}
+
+impl CodeStore {
+    /// Another number after each change.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The source of this name.
+    pub fn get(&self, kind: CodeKind, name: &[u8]) -> Option<Arc<[u8]>> {
+        self.all.read().get(kind, name).cloned()
+    }
+
+    /// All there is.
+    pub fn all(&self) -> Arc<CodeSet> {
+        Arc::clone(&self.all.read())
+    }
+
+    /// The memory it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.all.read().total_bytes()
+    }
+
+    /// Puts or removes a source. Returns the one before.
+    pub(crate) fn set(
+        &self,
+        kind: CodeKind,
+        name: &[u8],
+        source: Option<Arc<[u8]>>,
+    ) -> Option<Arc<[u8]>> {
+        let mut all = self.all.write();
+        let before = Arc::make_mut(&mut all).set(kind, name, source);
+        // While readers are kept out: who sees the new number sees the change.
+        self.generation.fetch_add(1, Ordering::Release);
+        before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Option<Arc<[u8]>> {
+        Some(text.as_bytes().into())
+    }
+
+    #[test]
+    fn kinds_have_names_of_their_own() {
+        let store = CodeStore::default();
+        for kind in CodeKind::ALL {
+            assert_eq!(store.set(kind, b"a", source(&format!("{kind:?}"))), None);
+        }
+        assert_eq!(store.get(CodeKind::Library, b"a").as_deref(), Some(&b"Library"[..]));
+        assert_eq!(store.get(CodeKind::Script, b"a").as_deref(), Some(&b"Script"[..]));
+        assert_eq!(store.get(CodeKind::Script, b"b"), None);
+        store.set(CodeKind::Library, b"a", None);
+        assert_eq!(store.all().of(CodeKind::Library).len(), 0);
+        assert_eq!(store.all().of(CodeKind::Script).len(), 1);
+    }
+
+    #[test]
+    fn what_a_reader_got_stays_as_it_was() {
+        let store = CodeStore::default();
+        store.set(CodeKind::Library, b"a", source("old"));
+        let (seen, generation) = (store.all(), store.generation());
+        store.set(CodeKind::Library, b"a", source("new"));
+        assert_eq!(seen.get(CodeKind::Library, b"a").map(|it| &**it), Some(&b"old"[..]));
+        assert_ne!(store.generation(), generation);
+    }
+
+    #[test]
+    fn memory_is_that_of_what_is_there() {
+        let store = CodeStore::default();
+        let mut sizes = Vec::new();
+        for text in ["", "a", "a longer one", &"x".repeat(10_000)] {
+            store.set(CodeKind::Script, b"name", source(text));
+            sizes.push(store.memory_bytes());
+            assert!(store.memory_bytes() > text.len());
+        }
+        assert!(sizes.is_sorted());
+        store.set(CodeKind::Script, b"name", None);
+        assert_eq!(store.memory_bytes(), 0);
+    }
+
+    #[test]
+    fn a_walk_meets_what_stays_once() {
+        let store = CodeStore::default();
+        for name in [&b"b"[..], b"a", b"c"] {
+            CodeKind::ALL.iter().for_each(|kind| _ = store.set(*kind, name, source("-")));
+        }
+        let (mut last, mut met) = (None, Vec::new());
+        while let Some(Stored { kind, name, .. }) = store.all().next_after(last.as_ref()) {
+            met.push((kind, name.to_vec()));
+            // What is changed behind or ahead of the walk is met or not; all else is.
+            store.set(CodeKind::Library, b"c", None);
+            last = Some((kind, name.into()));
+        }
+        let [library, script] = CodeKind::ALL;
+        let expected =
+            [(library, b"a"), (library, b"b"), (script, b"a"), (script, b"b"), (script, b"c")];
+        assert_eq!(met, expected.map(|(kind, name)| (kind, name.to_vec())));
+    }
+}

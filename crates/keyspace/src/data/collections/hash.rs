@@ -1,0 +1,242 @@
+//! Edits of hashes.
+//!
+//! | edit | | |
+//! |---|---|---|
+//! | 1 | fields | varint count, and as often name and value: they have these values and no deadline |
+//! | 2 | fields with deadlines | the same with 8 bytes of deadline after each value, 0 for none |
+//! | 3 | deadline | name, 8 bytes: if the field is there, it has this deadline, or with 0 none |
+//! | 4 | remove | name: there is no such field |
+
+use tierce_collections::hash::{FieldRef, Former};
+use tierce_collections::{CollectionKind, Element, Hash, IntText, SnapshotProgress};
+
+use super::edits::{Field, Fields, code};
+use super::limits::LimitCells;
+use super::part::CollectionPart;
+use super::sealed::Sealed;
+use super::{CollectionType, Editor, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+
+const FIELDS: u8 = code(CollectionKind::Hash, 1);
+const TIMED_FIELDS: u8 = code(CollectionKind::Hash, 2);
+const DEADLINE: u8 = code(CollectionKind::Hash, 3);
+const REMOVE: u8 = code(CollectionKind::Hash, 4);
+
+/// In the place of a deadline where there is none.
+const NO_DEADLINE: u64 = 0;
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HashEdit<'a> {
+    /// These fields have these values and no deadline.
+    Fields(Fields<'a, (&'a [u8], &'a [u8])>),
+    /// These fields have these values and deadlines.
+    TimedFields(Fields<'a, TimedField<'a>>),
+    /// If there is such a field, it has this deadline.
+    Deadline(&'a [u8], FieldDeadline),
+    /// There is no such field.
+    Remove(&'a [u8]),
+}
+
+/// Name and value of a field, and its deadline.
+pub type TimedField<'a> = ((&'a [u8], &'a [u8]), FieldDeadline);
+
+/// When a field expires, as Unix time in milliseconds, if it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldDeadline(pub Option<i64>);
+
+impl<'a> Field<'a> for FieldDeadline {
+    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let deadline_ms = edit.fixed()?;
+        Ok(Self((deadline_ms != NO_DEADLINE).then_some(deadline_ms as i64)))
+    }
+}
+
+impl<'a> HashEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code {
+            FIELDS => Self::Fields(Fields::read(edit)?),
+            TIMED_FIELDS => Self::TimedFields(Fields::read(edit)?),
+            DEADLINE => Self::Deadline(edit.bytes()?, FieldDeadline::read(edit)?),
+            REMOVE => Self::Remove(edit.bytes()?),
+            _ => return Err(edit.malformed("an edit that hashes do not have")),
+        })
+    }
+}
+
+impl CollectionType for Hash {
+    const KIND: CollectionKind = CollectionKind::Hash;
+
+    collection_type!(Hash);
+}
+
+impl Editor<'_, Hash> {
+    /// Sets a field to a value and a deadline.
+    #[inline]
+    pub fn put(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
+        let former = if self.is_undoable() {
+            self.put_undoable(name, value, deadline_ms)
+        } else {
+            self.value.put(name, value, deadline_ms, self.limits.hash())
+        };
+        self.record(|edits| write_field(edits, name, value, deadline_ms));
+        former
+    }
+
+    /// Says how the edit is taken back, too.
+    #[cold]
+    fn put_undoable(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
+        let limits = self.limits.hash();
+        let (hash, mut recorder) = self.split();
+        let former = hash.put_visited(name, value, deadline_ms, limits, |old| {
+            recorder.undo_by(|edits| write_field_ref(edits, old));
+        });
+        if former == Former::Absent {
+            self.undo_by(|edits| write_removal(edits, Element::Bytes(name)));
+        }
+        former
+    }
+
+    /// Sets or takes away the deadline of a field.
+    pub fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
+        self.before(|hash, edits| write_field_of(edits, hash, name));
+        let former = self.value.set_deadline(name, deadline_ms);
+        if former != Former::Absent {
+            self.record(|edits| {
+                edits.begin(DEADLINE);
+                edits.bytes(name);
+                write_deadline(edits, deadline_ms);
+            });
+        }
+        former
+    }
+
+    /// Removes a field.
+    pub fn remove(&mut self, name: &[u8]) -> Former {
+        let former = if self.is_undoable() {
+            let (hash, mut recorder) = self.split();
+            hash.remove_visited(name, |old| {
+                recorder.undo_by(|edits| write_field_ref(edits, old));
+            })
+        } else {
+            self.value.remove(name)
+        };
+        if former != Former::Absent {
+            self.record(|edits| write_removal(edits, Element::Bytes(name)));
+        }
+        former
+    }
+}
+
+pub(crate) fn write_removal(edits: &mut Writer<'_>, name: Element<'_>) {
+    edits.begin(REMOVE);
+    write_element(edits, name);
+}
+
+/// Appends the edit that makes a field what it is in a hash, or that it is not there.
+fn write_field_of(edits: &mut Writer<'_>, hash: &Hash, name: &[u8]) {
+    // At the beginning of time no field has expired.
+    match hash.get(name, i64::MIN) {
+        Some(field) => write_field_ref(edits, field),
+        None => write_removal(edits, Element::Bytes(name)),
+    }
+}
+
+fn write_field(edits: &mut Writer<'_>, name: &[u8], value: &[u8], deadline_ms: Option<i64>) {
+    edits.begin(if deadline_ms.is_some() { TIMED_FIELDS } else { FIELDS });
+    edits.count(1);
+    edits.bytes(name);
+    edits.bytes(value);
+    if deadline_ms.is_some() {
+        write_deadline(edits, deadline_ms);
+    }
+}
+
+fn write_field_ref(edits: &mut Writer<'_>, field: FieldRef<'_>) {
+    let (mut name, mut value) = (IntText::new(), IntText::new());
+    let (name, value) = (field.name.bytes(&mut name), field.value.bytes(&mut value));
+    write_field(edits, name, value, field.deadline_ms);
+}
+
+fn write_deadline(edits: &mut Writer<'_>, deadline_ms: Option<i64>) {
+    edits.fixed(deadline_ms.map_or(NO_DEADLINE, |deadline_ms| deadline_ms as u64));
+}
+
+fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
+    edits.bytes(element.bytes(&mut IntText::new()));
+}
+
+impl Sealed for Hash {
+    sealed_type!(Hash);
+    fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
+        Hash::snapshot_slice(self, bytes_max, |field| {
+            edits.measure(|edits| write_field_ref(edits, field))
+        })
+    }
+
+    #[inline]
+    fn next_deadline_ms(&self) -> Option<i64> {
+        Hash::next_deadline_ms(self)
+    }
+
+    #[inline]
+    fn is_all_due(&self, now_ms: i64) -> bool {
+        Hash::is_all_due(self, now_ms)
+    }
+
+    fn encode(&self, edits: &mut Writer<'_>) {
+        let has_deadlines = self.next_deadline_ms().is_some();
+        edits.begin(if has_deadlines { TIMED_FIELDS } else { FIELDS });
+        edits.count(self.len());
+        for FieldRef { name, value, deadline_ms } in self {
+            write_element(edits, name);
+            write_element(edits, value);
+            if has_deadlines {
+                write_deadline(edits, deadline_ms);
+            }
+        }
+    }
+
+    fn encode_part(&self, mut cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let end = edits.len() + bytes_max;
+        loop {
+            cursor = self.scan(cursor, |field| write_field_ref(edits, field));
+            if cursor == 0 || edits.len() >= end {
+                return cursor;
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        code: u8,
+        edit: &mut Reader<'_>,
+        limits: &LimitCells,
+    ) -> Result<(), Malformed> {
+        match HashEdit::read(code, edit)? {
+            HashEdit::Fields(fields) => {
+                fields.for_each(|(name, value)| _ = self.put(name, value, None, limits.hash()));
+            }
+            HashEdit::TimedFields(fields) => fields.for_each(|((name, value), deadline)| {
+                self.put(name, value, deadline.0, limits.hash());
+            }),
+            HashEdit::Deadline(name, deadline) => _ = self.set_deadline(name, deadline.0),
+            HashEdit::Remove(name) => _ = self.remove(name),
+        }
+        Ok(())
+    }
+
+    fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
+        match code {
+            FIELDS | TIMED_FIELDS => edit.varint(),
+            _ => Err(edit.malformed("an edit that is no part of a hash")),
+        }
+    }
+
+    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
+        let (name, value) = Field::read(edit)?;
+        let deadline_ms = if code == TIMED_FIELDS { FieldDeadline::read(edit)?.0 } else { None };
+        Ok(CollectionPart::Field { name, value, deadline_ms })
+    }
+}

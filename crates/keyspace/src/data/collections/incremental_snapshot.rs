@@ -1,0 +1,87 @@
+//! A snapshot of a large collection as it was at one moment, in slices, while it goes on changing: see
+//! [`Snapshotted`].
+
+use tierce_collections::{
+    Collection, Form, Remainder, SnapshotId, SnapshotProgress, SnapshotTag, Snapshotted,
+};
+
+use super::sealed::Sealed;
+use super::{each_collection, with_type};
+use crate::codec::Writer;
+use crate::data::entry::{Entry, OutOfLine};
+
+/// Whether collections of this form can be saved in slices.
+const fn has_slices(form: Form) -> bool {
+    matches!(form, Form::ListNodes | Form::SetTable | Form::HashTable | Form::SortedSetTree)
+}
+
+impl Entry {
+    /// Whether this is a collection of at least so many bytes that can be saved in slices.
+    pub(crate) fn has_slices(&self, bytes_min: usize) -> bool {
+        let form = self.raw_collection().map(|(form, _)| form);
+        form.is_some_and(has_slices) && self.out_of_line_bytes() >= bytes_min
+    }
+
+    /// Which snapshot of the collection is under way.
+    #[inline]
+    pub(crate) fn snapshot_id(&self) -> Option<SnapshotId> {
+        let form = self.raw_collection().map(|(form, _)| form);
+        if !form.is_some_and(has_slices) {
+            return None;
+        }
+        let collection = self.collection()?;
+        each_collection!(&*collection, value => value.snapshot_id())
+    }
+
+    /// Begins to save the collection as it is now; `false` if it is none, or has no slices.
+    pub(crate) fn begin_snapshot(&mut self, tag: SnapshotTag) -> bool {
+        let Some((form, _)) = self.raw_collection() else { return false };
+        with_type!(form.kind(), T => {
+            let mut value = self.borrow_collection::<T>().expect("it has the type of its form");
+            value.begin_snapshot(tag)
+        })
+    }
+
+    /// Gives a snapshot up.
+    pub(crate) fn cancel_snapshot(&mut self) -> Option<Remainder> {
+        let (form, _) = self.raw_collection()?;
+        with_type!(form.kind(), T => {
+            let mut value = self.borrow_collection::<T>().expect("it has the type of its form");
+            value.cancel_snapshot()
+        })
+    }
+
+    /// Appends edits for the next slice, of about `bytes_max` bytes.
+    pub(crate) fn snapshot_slice(
+        &mut self,
+        bytes_max: usize,
+        edits: &mut Writer<'_>,
+    ) -> SnapshotProgress {
+        let Some((form, _)) = self.raw_collection() else { return SnapshotProgress::Complete };
+        with_type!(form.kind(), T => {
+            let mut value = self.borrow_collection::<T>().expect("it has the type of its form");
+            Sealed::snapshot_slice(&mut *value, bytes_max, edits)
+        })
+    }
+}
+
+impl OutOfLine {
+    /// Which snapshot is under way, if it is a collection.
+    pub(crate) fn snapshot_id(&self) -> Option<SnapshotId> {
+        match self {
+            OutOfLine::Blob(_) => None,
+            OutOfLine::Collection(collection) => {
+                each_collection!(collection, value => value.snapshot_id())
+            }
+        }
+    }
+}
+
+/// The same as [`Entry::snapshot_slice`], for a collection that has no key any more.
+pub(crate) fn snapshot_slice(
+    collection: &mut Collection,
+    bytes_max: usize,
+    edits: &mut Writer<'_>,
+) -> SnapshotProgress {
+    each_collection!(collection, value => Sealed::snapshot_slice(value, bytes_max, edits))
+}

@@ -1,0 +1,576 @@
+//! Edits of lists.
+//!
+//! Edits of other types state the new value. Edits of lists state a change at a position, so each must
+//! be applied once, in order, to the list it was made for. A checkpoint that logs a large list in
+//! parts therefore does not apply them to the list itself: see [`StagingLists`].
+//!
+//! | edit | fields | meaning |
+//! |---|---|---|
+//! | [`INSERT`] | index, count, elements | elements come before number index |
+//! | [`REMOVE`] | index, count | this many elements go, from number index on |
+//! | [`SET`] | index, element | number index is this element |
+//! | [`PART`] | index, count, elements | for the staging list: these are the elements from number index on |
+//! | [`ADOPT`] | | the staging list is complete, and takes the place of the list |
+//! | [`PUSH_BACK`] | count, elements | elements come behind all others |
+//! | [`POP_BACK`] | index, count | the last elements go, this many from number index on |
+//! | [`BESIDE`] | index, side, neighbour, element | an element comes before number index, beside the first one that equals the neighbour |
+//! | [`EQUAL`] | from, element, count, indexes | the elements of these numbers go, one after the other; they are the first or last ones that equal this one |
+//!
+//! [`PUSH_BACK`] to [`EQUAL`] say what [`INSERT`] and [`REMOVE`] could say, too. A reader that does not have the
+//! list, such as one that translates the log to commands, needs to know what the numbers stand for.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits, SnapshotProgress};
+
+use super::edits::{Field, Fields, code};
+use super::limits::LimitCells;
+use super::part::CollectionPart;
+use super::sealed::Sealed;
+use super::{CollectionType, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::data::collections::editor::Editor;
+use crate::db_index::DbIndex;
+
+const KIND: CollectionKind = CollectionKind::List;
+
+const INSERT: u8 = code(KIND, 0);
+const REMOVE: u8 = code(KIND, 1);
+const SET: u8 = code(KIND, 2);
+const PART: u8 = code(KIND, 3);
+const ADOPT: u8 = code(KIND, 4);
+const PUSH_BACK: u8 = code(KIND, 5);
+const POP_BACK: u8 = code(KIND, 6);
+const BESIDE: u8 = code(KIND, 7);
+const EQUAL: u8 = code(KIND, 8);
+
+/// A side of an element, and an end of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListSide {
+    /// Before the element; the beginning.
+    Front = 0,
+    /// Behind it; the end.
+    Back = 1,
+}
+
+impl<'a> Field<'a> for ListSide {
+    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        match edit.byte()? {
+            0 => Ok(Self::Front),
+            1 => Ok(Self::Back),
+            _ => Err(edit.malformed("an unknown side")),
+        }
+    }
+}
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListEdit<'a> {
+    /// Elements come before number `index`.
+    Insert {
+        /// Of what is there, or the length.
+        index: usize,
+        /// What is put there.
+        elements: Fields<'a, &'a [u8]>,
+    },
+    /// Elements go.
+    Remove {
+        /// The first one that goes.
+        index: usize,
+        /// How many.
+        count: usize,
+    },
+    /// An element is replaced.
+    Set {
+        /// Which one.
+        index: usize,
+        /// By what.
+        element: &'a [u8],
+    },
+    /// Elements of a list that a checkpoint logs in parts.
+    Part {
+        /// The number of the first.
+        index: usize,
+        /// The elements.
+        elements: Fields<'a, &'a [u8]>,
+    },
+    /// The list consists of its parts.
+    Adopt,
+    /// Elements come behind all others.
+    PushBack(Fields<'a, &'a [u8]>),
+    /// The last elements go.
+    PopBack {
+        /// The first one that goes.
+        index: usize,
+        /// How many.
+        count: usize,
+    },
+    /// An element comes beside the first one that equals `neighbour`.
+    Beside {
+        /// Before which number.
+        index: usize,
+        /// On which side of the neighbour.
+        side: ListSide,
+        /// What is beside it.
+        neighbour: &'a [u8],
+        /// What comes.
+        element: &'a [u8],
+    },
+    /// The first or last elements that equal this one go.
+    Equal {
+        /// From which end they are counted.
+        from: ListSide,
+        /// What they equal.
+        element: &'a [u8],
+        /// Their numbers, in the descending order in which they go.
+        indexes: Fields<'a, usize>,
+    },
+}
+
+impl<'a> ListEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code {
+            INSERT => Self::Insert { index: Field::read(edit)?, elements: Fields::read(edit)? },
+            REMOVE => Self::Remove { index: Field::read(edit)?, count: Field::read(edit)? },
+            SET => Self::Set { index: Field::read(edit)?, element: edit.bytes()? },
+            PART => Self::Part { index: Field::read(edit)?, elements: Fields::read(edit)? },
+            ADOPT => Self::Adopt,
+            PUSH_BACK => Self::PushBack(Fields::read(edit)?),
+            POP_BACK => Self::PopBack { index: Field::read(edit)?, count: Field::read(edit)? },
+            BESIDE => Self::Beside {
+                index: Field::read(edit)?,
+                side: Field::read(edit)?,
+                neighbour: edit.bytes()?,
+                element: edit.bytes()?,
+            },
+            EQUAL => Self::Equal {
+                from: Field::read(edit)?,
+                element: edit.bytes()?,
+                indexes: Fields::read(edit)?,
+            },
+            _ => return Err(edit.malformed("an unknown edit of a list")),
+        })
+    }
+
+    /// Whether it does nothing to the first `len` elements of the list.
+    fn is_behind(&self, len: usize) -> bool {
+        match *self {
+            Self::Insert { index, .. } | Self::Beside { index, .. } => index >= len,
+            Self::PushBack(_) => true,
+            // What is not there is not removed.
+            _ => false,
+        }
+    }
+}
+
+impl CollectionType for List {
+    const KIND: CollectionKind = KIND;
+
+    collection_type!(List);
+}
+
+/// Changing a list.
+impl Editor<'_, List> {
+    /// Puts elements before number `index`, in this order. In the middle of the list a follower cannot repeat that: see
+    /// [`Editor::insert_beside`].
+    pub fn insert<'a>(
+        &mut self,
+        index: usize,
+        elements: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    ) {
+        if elements.len() == 0 {
+            return;
+        }
+        let len = self.value.len();
+        let index = index.min(len);
+        let limits = self.make_room(elements.clone());
+        for (offset, element) in elements.clone().enumerate() {
+            self.value.insert(index + offset, element, limits);
+        }
+        let count = elements.len();
+        self.record(|edits| {
+            if index == len {
+                edits.begin(PUSH_BACK);
+            } else {
+                edits.begin(INSERT);
+                edits.count(index);
+            }
+            edits.count(count);
+            elements.for_each(|element| edits.bytes(element));
+        });
+        self.undo_by(|edits| write_removal(edits, index, count));
+    }
+
+    /// Puts an element beside the first one that equals `neighbour`. Returns whether there is one.
+    pub fn insert_beside(&mut self, side: ListSide, neighbour: &[u8], element: &[u8]) -> bool {
+        let equal = Element::compact(neighbour);
+        let Some(found) = self.value.iter().position(|other| other == equal) else { return false };
+        let index = found + side as usize;
+        let limits = self.make_room(std::iter::once(element));
+        self.value.insert(index, element, limits);
+        self.record(|edits| {
+            edits.begin(BESIDE);
+            edits.count(index);
+            edits.byte(side as u8);
+            edits.bytes(neighbour);
+            edits.bytes(element);
+        });
+        self.undo_by(|edits| write_removal(edits, index, 1));
+        true
+    }
+
+    /// Prepares for these elements, and returns the limits that they are added under.
+    #[inline]
+    fn make_room<'a>(&mut self, elements: impl ExactSizeIterator<Item = &'a [u8]>) -> ListLimits {
+        let limits = self.limits.list();
+        let (count, bytes) = (elements.len(), elements.map(<[u8]>::len).sum());
+        self.value.make_room(count, bytes, limits);
+        limits
+    }
+
+    /// Puts elements at the end, in this order.
+    pub fn push_back<'a>(&mut self, elements: impl ExactSizeIterator<Item = &'a [u8]> + Clone) {
+        self.insert(self.value.len(), elements);
+    }
+
+    /// Puts elements at the beginning one after the other, so that the last one is the first then.
+    pub fn push_front<'a, I>(&mut self, elements: I)
+    where
+        I: DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone,
+    {
+        if elements.len() == 0 {
+            return;
+        }
+        let limits = self.make_room(elements.clone());
+        elements.clone().for_each(|element| self.value.push_front(element, limits));
+        let count = elements.len();
+        self.record(|edits| {
+            edits.begin(INSERT);
+            edits.count(0);
+            edits.count(count);
+            elements.rev().for_each(|element| edits.bytes(element));
+        });
+        self.undo_by(|edits| write_removal(edits, 0, count));
+    }
+
+    /// Removes `count` elements from number `index` on, or those that there are. Returns how many. In the middle of the
+    /// list a follower cannot repeat that: see [`Editor::remove_equal`].
+    pub fn remove(&mut self, index: usize, count: usize) -> usize {
+        let removed = self.take_out(index, count);
+        if removed > 0 {
+            let is_at_end = index > 0 && index == self.value.len();
+            self.record(|edits| {
+                edits.begin(if is_at_end { POP_BACK } else { REMOVE });
+                edits.count(index);
+                edits.count(removed);
+            });
+        }
+        removed
+    }
+
+    /// Removes the first or last elements that equal `element`, `count_max` of them at most. Returns how many.
+    pub fn remove_equal(&mut self, from: ListSide, element: &[u8], count_max: usize) -> usize {
+        let indexes = indexes_of(self.value, from, Element::compact(element), count_max);
+        for run in indexes.chunk_by(|later, earlier| *later == earlier + 1) {
+            self.take_out(run[run.len() - 1], run.len());
+        }
+        if !indexes.is_empty() {
+            self.record(|edits| {
+                edits.begin(EQUAL);
+                edits.byte(from as u8);
+                edits.bytes(element);
+                edits.count(indexes.len());
+                indexes.iter().for_each(|index| edits.count(*index));
+            });
+        }
+        indexes.len()
+    }
+
+    /// Removes elements without a record of it.
+    fn take_out(&mut self, index: usize, count: usize) -> usize {
+        self.before(|list, edits| {
+            edits.begin(INSERT);
+            edits.count(index);
+            let count = count.min(list.len().saturating_sub(index));
+            write_elements(edits, count, list.iter_from(index.min(list.len())).take(count));
+        });
+        self.value.remove(index, count, self.limits.list())
+    }
+
+    /// Puts `element` in the place of number `index`; `false` if there is none.
+    pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
+        let limits = self.limits.list();
+        let (list, mut recorder) = self.split();
+        let is_there = list.set_visited(index, element, limits, |old| {
+            recorder.undo_by(|edits| {
+                edits.begin(SET);
+                edits.count(index);
+                edits.bytes(old.bytes(&mut IntText::new()));
+            });
+        });
+        if is_there {
+            self.record(|edits| {
+                edits.begin(SET);
+                edits.count(index);
+                edits.bytes(element);
+            });
+        }
+        is_there
+    }
+}
+
+/// Identifies the logging of a large list in parts, see [`List::visited_prefix`].
+static PASSES: AtomicU64 = AtomicU64::new(1);
+
+impl Sealed for List {
+    sealed_type!(List);
+    fn noted_prefix(&self) -> Option<(u64, usize)> {
+        List::noted_prefix(self)
+    }
+
+    fn restore_large(&mut self, noted_prefix: Option<(u64, usize)>) {
+        self.become_large();
+        if let Some((owner, len)) = noted_prefix {
+            self.set_visited_prefix(owner, len);
+        }
+    }
+
+    fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
+        List::snapshot_slice(self, bytes_max, |element| {
+            edits.measure(|edits| {
+                edits.begin(INSERT);
+                edits.count(0);
+                write_elements(edits, 1, std::iter::once(element));
+            })
+        })
+    }
+
+    fn encode(&self, edits: &mut Writer<'_>) {
+        edits.begin(INSERT);
+        edits.count(0);
+        write_elements(edits, self.len(), self.iter());
+    }
+
+    /// The cursor only identifies the pass: how far it is the list remembers, because edits before that
+    /// point move it. A list that knows nothing of the pass is another one, and it begins anew.
+    fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let (pass, logged) = match self.visited_prefix(cursor) {
+            Some(logged) if cursor != 0 => (cursor, logged),
+            _ => (PASSES.fetch_add(1, Relaxed), 0),
+        };
+        let count = count_of(self, logged, bytes_max);
+        edits.begin(PART);
+        edits.count(logged);
+        write_elements(edits, count, self.iter_from(logged).take(count));
+        let logged = logged + count;
+        // A list of one block has nowhere to remember how far the pass is; it is logged at once.
+        if logged == self.len() || !self.set_visited_prefix(pass, logged) {
+            let rest = self.len() - logged;
+            if rest > 0 {
+                edits.begin(PART);
+                edits.count(logged);
+                write_elements(edits, rest, self.iter_from(logged));
+            }
+            edits.begin(ADOPT);
+            return 0;
+        }
+        pass
+    }
+
+    /// The cursor is the number of elements that came before.
+    fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let from = cursor as usize;
+        let count = count_of(self, from, bytes_max);
+        edits.begin(PUSH_BACK);
+        write_elements(edits, count, self.iter_from(from).take(count));
+        let next = from + count;
+        if next < self.len() { next as u64 } else { 0 }
+    }
+
+    fn apply(
+        &mut self,
+        code: u8,
+        edit: &mut Reader<'_>,
+        limits: &LimitCells,
+    ) -> Result<(), Malformed> {
+        apply(self, &ListEdit::read(code, edit)?, limits.list());
+        Ok(())
+    }
+
+    fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
+        if code != INSERT {
+            return Err(edit.malformed("an edit that makes no list"));
+        }
+        edit.varint()?;
+        edit.varint()
+    }
+
+    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
+        edit.bytes().map(CollectionPart::Element)
+    }
+}
+
+/// Applies an edit as far as the list has the elements that it names.
+fn apply(list: &mut List, edit: &ListEdit<'_>, limits: ListLimits) {
+    match *edit {
+        ListEdit::Insert { index, elements } => {
+            let index = index.min(list.len());
+            for (offset, element) in elements.enumerate() {
+                list.insert(index + offset, element, limits);
+            }
+        }
+        ListEdit::Remove { index, count } | ListEdit::PopBack { index, count } => {
+            list.remove(index, count, limits);
+        }
+        ListEdit::Set { index, element } => _ = list.set(index, element, limits),
+        ListEdit::PushBack(elements) => {
+            elements.for_each(|element| list.push_back(element, limits));
+        }
+        ListEdit::Beside { index, element, .. } => {
+            list.insert(index.min(list.len()), element, limits);
+        }
+        ListEdit::Equal { indexes, .. } => {
+            indexes.for_each(|index| _ = list.remove(index, 1, limits));
+        }
+        ListEdit::Part { .. } | ListEdit::Adopt => {}
+    }
+}
+
+/// Which elements equal `wanted`: the first or last ones, `count_max` at most. From the last one to the first one, so
+/// that removing one does not move those to come.
+fn indexes_of(list: &List, from: ListSide, wanted: Element<'_>, count_max: usize) -> Vec<usize> {
+    let equal = |(at, element): (usize, Element<'_>)| (element == wanted).then_some(at);
+    if from == ListSide::Back {
+        let last = list.len().saturating_sub(1);
+        let found = list.rev_iter_from(list.len()).enumerate().filter_map(equal);
+        return found.take(count_max).map(|from_end| last - from_end).collect();
+    }
+    let mut indexes: Vec<_> = list.iter().enumerate().filter_map(equal).take(count_max).collect();
+    indexes.reverse();
+    indexes
+}
+
+/// How many elements from this one on take about this many bytes.
+fn count_of(list: &List, from: usize, bytes_max: usize) -> usize {
+    let (mut count, mut bytes) = (0, 0);
+    for element in list.iter_from(from) {
+        count += 1;
+        bytes += element.len() + 1;
+        if bytes >= bytes_max {
+            break;
+        }
+    }
+    count
+}
+
+fn write_removal(edits: &mut Writer<'_>, index: usize, count: usize) {
+    edits.begin(REMOVE);
+    edits.count(index);
+    edits.count(count);
+}
+
+fn write_elements<'a>(
+    edits: &mut Writer<'_>,
+    count: usize,
+    elements: impl Iterator<Item = Element<'a>>,
+) {
+    edits.count(count);
+    let mut text = IntText::new();
+    for element in elements {
+        edits.bytes(element.bytes(&mut text));
+    }
+}
+
+/// Whether edits are a part of a large list, which is not for the list itself.
+pub(crate) fn is_part(edits: &[u8]) -> bool {
+    edits.first() == Some(&PART)
+}
+
+/// The lists that the log gives in parts, between edits of these lists, while it is read.
+///
+/// A staging list holds the elements that parts have brought so far, which are the first ones of the list. An
+/// edit that was made between two parts is applied to it as far as it concerns those: what lies behind
+/// them is in a part to come. The writer moved the number of elements logged in the same way
+/// ([`List::visited_prefix`]), so the next part begins where the staging list ends.
+#[derive(Debug, Default)]
+pub(crate) struct StagingLists {
+    lists: HashMap<(DbIndex, Vec<u8>), List>,
+}
+
+impl StagingLists {
+    /// Forgets those of a database, whose lists are gone, or in another database.
+    pub(crate) fn forget_all_of(&mut self, db: DbIndex) {
+        self.lists.retain(|(of, _), _| *of != db);
+    }
+
+    /// Forgets that of a key whose list is gone.
+    pub(crate) fn forget(&mut self, db: DbIndex, key: &[u8]) {
+        if !self.lists.is_empty() {
+            self.lists.remove(&(db, key.to_vec()));
+        }
+    }
+
+    /// Applies edits to the staging list of a key, if there is one or they begin one. Returns the list if it
+    /// is complete with them.
+    ///
+    /// # Errors
+    ///
+    /// If they are no edits of a list.
+    pub(crate) fn apply(
+        &mut self,
+        db: DbIndex,
+        key: &[u8],
+        edits: &[u8],
+        limits: &LimitCells,
+    ) -> Result<Option<List>, Malformed> {
+        if self.lists.is_empty() && !is_part(edits) {
+            return Ok(None);
+        }
+        let key = (db, key.to_vec());
+        let mut staged = self.lists.remove(&key);
+        if staged.is_none() && !is_part(edits) {
+            return Ok(None);
+        }
+        let (mut edits, mut complete) = (Reader::new(edits), None);
+        while !edits.is_at_end() {
+            let code = edits.byte()?;
+            let edit = ListEdit::read(code, &mut edits)?;
+            match edit {
+                ListEdit::Part { index, elements } => {
+                    apply_part(&mut staged, index, elements, limits.list());
+                }
+                ListEdit::Adopt => complete = staged.take(),
+                _ => {
+                    if let Some(prefix) = &mut staged
+                        && !edit.is_behind(prefix.len())
+                    {
+                        apply(prefix, &edit, limits.list());
+                    }
+                }
+            }
+        }
+        if let Some(staged) = staged {
+            self.lists.insert(key, staged);
+        }
+        Ok(complete)
+    }
+}
+
+fn apply_part<'a>(
+    staged: &mut Option<List>,
+    index: usize,
+    elements: impl Iterator<Item = &'a [u8]>,
+    limits: ListLimits,
+) {
+    if index == 0 {
+        *staged = Some(List::new());
+    } else if staged.as_ref().is_some_and(|staged| staged.len() != index) {
+        // Not the rest of what is there.
+        *staged = None;
+    }
+    if let Some(staged) = staged {
+        elements.for_each(|element| staged.push_back(element, limits));
+    }
+}

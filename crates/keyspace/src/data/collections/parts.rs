@@ -1,0 +1,84 @@
+//! Collections as they were when a snapshot began: a copy of their elements, in the bytes of `edits`.
+
+use tierce_collections::CollectionKind;
+
+use super::edits::kind_of;
+use super::part::CollectionPart;
+use super::sealed::Sealed;
+use super::with_type;
+use crate::codec::{Malformed, Reader};
+
+/// A copy of a collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavedCollection<'a> {
+    pub(crate) edits: &'a [u8],
+}
+
+#[expect(clippy::len_without_is_empty, reason = "what is empty vanishes, except for streams")]
+impl SavedCollection<'_> {
+    /// Its type.
+    ///
+    /// # Panics
+    ///
+    /// If the copy is damaged, which what was copied in this process is not.
+    pub fn kind(&self) -> CollectionKind {
+        let code = self.edits.first().copied();
+        code.and_then(kind_of).expect("a copy begins with an edit")
+    }
+
+    /// Its parts, in the order of the collection if it has one.
+    pub fn parts(&self) -> CollectionParts<'_> {
+        CollectionParts { edits: Reader::new(self.edits), code: 0, left: 0 }
+    }
+
+    /// How many parts there are. Takes constant time except for streams.
+    pub fn len(&self) -> u64 {
+        let mut parts = self.parts();
+        match self.kind() {
+            CollectionKind::Stream => parts.count() as u64,
+            _ => parts.turn_to_edit().map_or(0, |()| parts.left),
+        }
+    }
+}
+
+/// The parts of a [`SavedCollection`].
+#[derive(Debug)]
+pub struct CollectionParts<'a> {
+    edits: Reader<'a>,
+    /// The edit that is being read.
+    code: u8,
+    /// Parts of it that are still to come.
+    left: u64,
+}
+
+impl<'a> CollectionParts<'a> {
+    /// Reads the beginning of the next edit.
+    fn turn_to_edit(&mut self) -> Result<(), Malformed> {
+        self.code = self.edits.byte()?;
+        let kind = kind_of(self.code).ok_or(self.edits.malformed("an edit of an unknown type"))?;
+        self.left = with_type!(kind, T => T::part_count(self.code, &mut self.edits))?;
+        Ok(())
+    }
+
+    fn next_part(&mut self) -> Result<Option<CollectionPart<'a>>, Malformed> {
+        while self.left == 0 {
+            if self.edits.is_at_end() {
+                return Ok(None);
+            }
+            self.turn_to_edit()?;
+        }
+        self.left -= 1;
+        let kind = kind_of(self.code).expect("compared when the edit began");
+        with_type!(kind, T => T::part(self.code, &mut self.edits)).map(Some)
+    }
+}
+
+impl<'a> Iterator for CollectionParts<'a> {
+    type Item = CollectionPart<'a>;
+
+    /// Ends at what is damaged, which what was copied in this process is not; a reader who knows the
+    /// number of parts notices.
+    fn next(&mut self) -> Option<CollectionPart<'a>> {
+        self.next_part().ok().flatten()
+    }
+}

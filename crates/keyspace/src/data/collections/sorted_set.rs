@@ -1,0 +1,180 @@
+//! Edits of sorted sets.
+//!
+//! | edit | fields | meaning |
+//! |---|---|---|
+//! | 0 | number of members; for each its score and the member | these members have these scores |
+//! | 1 | score, member | this member has this score |
+//! | 2 | member | there is no such member |
+//!
+//! A score is the eight bytes of an `f64`, little-endian; one that is NaN counts as 0.
+
+use std::ops::Range;
+
+use tierce_collections::{CollectionKind, Element, IntText, SnapshotProgress, SortedSet};
+
+use super::edits::{Field, Fields, code};
+use super::limits::LimitCells;
+use super::part::CollectionPart;
+use super::sealed::Sealed;
+use super::{CollectionType, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::data::collections::editor::Editor;
+
+const MAKE: u8 = code(CollectionKind::SortedSet, 0);
+const SET: u8 = code(CollectionKind::SortedSet, 1);
+const REMOVE: u8 = code(CollectionKind::SortedSet, 2);
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SortedSetEdit<'a> {
+    /// These members have these scores, of which none is NaN.
+    Scores(Fields<'a, (f64, &'a [u8])>),
+    /// There is no such member.
+    Remove(&'a [u8]),
+}
+
+impl<'a> SortedSetEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code {
+            MAKE => Self::Scores(Fields::read(edit)?),
+            SET => Self::Scores(Fields::read_one(edit)?),
+            REMOVE => Self::Remove(edit.bytes()?),
+            _ => return Err(edit.malformed("an unknown edit of a sorted set")),
+        })
+    }
+}
+
+impl CollectionType for SortedSet {
+    const KIND: CollectionKind = CollectionKind::SortedSet;
+
+    collection_type!(SortedSet);
+}
+
+impl Sealed for SortedSet {
+    sealed_type!(SortedSet);
+    fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
+        SortedSet::snapshot_slice(self, bytes_max, |member, score| {
+            edits.measure(|edits| {
+                edits.begin(MAKE);
+                edits.count(1);
+                write_scored(edits, Element::Bytes(member), score);
+            })
+        })
+    }
+
+    fn encode(&self, edits: &mut Writer<'_>) {
+        edits.begin(MAKE);
+        edits.count(self.len());
+        self.iter().for_each(|(member, score)| write_scored(edits, member, score));
+    }
+
+    fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let start = edits.len();
+        let mut cursor = cursor;
+        loop {
+            cursor = self.scan(cursor, |member, score| {
+                edits.begin(SET);
+                write_scored(edits, member, score);
+            });
+            if cursor == 0 || edits.len() - start >= bytes_max {
+                return cursor;
+            }
+        }
+    }
+
+    /// The cursor is a rank: to put members in their order costs a fraction of putting them in any other.
+    fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let (end, mut rank) = (edits.len() + bytes_max, cursor as usize);
+        for (member, score) in self.range(rank..self.len()) {
+            edits.begin(SET);
+            write_scored(edits, member, score);
+            rank += 1;
+            if edits.len() >= end {
+                break;
+            }
+        }
+        if rank < self.len() { rank as u64 } else { 0 }
+    }
+
+    fn apply(
+        &mut self,
+        code: u8,
+        edit: &mut Reader<'_>,
+        limits: &LimitCells,
+    ) -> Result<(), Malformed> {
+        match SortedSetEdit::read(code, edit)? {
+            SortedSetEdit::Scores(members) => {
+                let limits = limits.sorted_set();
+                members.for_each(|(score, member)| _ = self.load(member, score, &limits));
+            }
+            SortedSetEdit::Remove(member) => _ = self.remove(member),
+        }
+        Ok(())
+    }
+
+    fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
+        match code {
+            MAKE => edit.varint(),
+            _ => Err(edit.malformed("an edit that makes no sorted set")),
+        }
+    }
+
+    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
+        let (score, member) = Field::read(edit)?;
+        Ok(CollectionPart::Scored { member, score })
+    }
+}
+
+fn write_scored(edits: &mut Writer<'_>, member: Element<'_>, score: f64) {
+    edits.fixed(score.to_bits());
+    edits.bytes(member.bytes(&mut IntText::new()));
+}
+
+impl Editor<'_, SortedSet> {
+    /// See [`SortedSet::update`].
+    #[inline]
+    pub fn update(&mut self, member: &[u8], decide: impl FnOnce(Option<f64>) -> Option<f64>) {
+        let mut before = None;
+        let changed = self.value.update(member, &self.limits.sorted_set(), |old| {
+            before = old;
+            // An equal score stays as it is, also zero with another sign: what is not logged does not change.
+            decide(old).filter(|new| Some(*new) != old)
+        });
+        if let Some(score) = changed {
+            self.record(|edits| write_score(edits, Element::Bytes(member), score));
+            self.undo_by(|edits| match before {
+                Some(score) => write_score(edits, Element::Bytes(member), score),
+                None => write_removal(edits, member),
+            });
+        }
+    }
+
+    /// Removes a member. Returns the score it had.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let score = self.value.remove(member)?;
+        self.record(|edits| write_removal(edits, member));
+        self.undo_by(|edits| write_score(edits, Element::Bytes(member), score));
+        Some(score)
+    }
+
+    /// See [`SortedSet::remove_range`].
+    pub fn remove_range(&mut self, ranks: Range<usize>, mut visit: impl FnMut(Element<'_>, f64)) {
+        let (set, mut recorder) = self.split();
+        set.remove_range(ranks, |member, score| {
+            recorder.record(|edits| write_removal(edits, member.bytes(&mut IntText::new())));
+            recorder.undo_by(|edits| write_score(edits, member, score));
+            visit(member, score);
+        });
+    }
+}
+
+fn write_score(edits: &mut Writer<'_>, member: Element<'_>, score: f64) {
+    edits.begin(SET);
+    write_scored(edits, member, score);
+}
+
+fn write_removal(edits: &mut Writer<'_>, member: &[u8]) {
+    edits.begin(REMOVE);
+    edits.bytes(member);
+}

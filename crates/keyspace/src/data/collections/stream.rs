@@ -1,0 +1,707 @@
+//! Edits of streams.
+//!
+//! Metadata of a stream is in edits that state its new value, and the log has them in the order of the
+//! changes. So the last one is right, whatever a checkpoint has written in between.
+
+use tierce_collections::stream::{
+    ConsumerNumber, Entry, Group, NewFields, Pending, State, StreamId, Trim,
+};
+use tierce_collections::{CollectionKind, IntText, Stream};
+
+use super::edits::{Field, Fields, code};
+use super::limits::LimitCells;
+use super::part::CollectionPart;
+use super::sealed::Sealed;
+use super::{CollectionType, collection_type, sealed_type};
+use crate::codec::{Malformed, Reader, Writer};
+use crate::data::collections::editor::Editor;
+
+/// What edits do. The layout of each is in `docs/formats/log-operations.md`.
+mod edit {
+    pub(super) const STATE: u8 = 0;
+    pub(super) const ADD: u8 = 1;
+    pub(super) const ENTRY: u8 = 2;
+    pub(super) const DELETE: u8 = 3;
+    pub(super) const THROUGH: u8 = 4;
+    pub(super) const GROUP: u8 = 5;
+    pub(super) const NO_GROUP: u8 = 6;
+    pub(super) const CONSUMER: u8 = 7;
+    pub(super) const NO_CONSUMER: u8 = 8;
+    pub(super) const PENDING: u8 = 9;
+    pub(super) const ACKNOWLEDGE: u8 = 10;
+    /// Only for taking an addition back, never in the log.
+    pub(super) const WITHDRAW: u8 = 11;
+    pub(super) const NEW_GROUP: u8 = 12;
+}
+
+const fn code_of(edit: u8) -> u8 {
+    code(CollectionKind::Stream, edit)
+}
+
+impl CollectionType for Stream {
+    const KIND: CollectionKind = CollectionKind::Stream;
+
+    const STAYS_EMPTY: bool = true;
+
+    collection_type!(Stream);
+}
+
+impl Editor<'_, Stream> {
+    /// Adds an entry after all others. `false`, and nothing happens, if `id` is not above all
+    /// identities ever given.
+    pub fn add<'f>(&mut self, id: StreamId, fields: impl NewFields<'f>) -> bool {
+        let before = self.value.state();
+        if !self.value.add(id, fields.clone(), self.limits.stream()) {
+            return false;
+        }
+        self.undo_by(|edits| {
+            edits.begin(code_of(edit::WITHDRAW));
+            put_id(edits, id);
+            put_state(edits, before);
+        });
+        self.serve_waiters();
+        let entries_added = self.value.state().entries_added;
+        self.record(|edits| {
+            edits.begin(code_of(edit::ADD));
+            edits.number(entries_added);
+            put_id(edits, id);
+            put_fields(edits, fields);
+        });
+        true
+    }
+
+    /// Deletes an entry. Returns whether there was one.
+    pub fn delete(&mut self, id: StreamId) -> bool {
+        let before = self.value.state();
+        let (stream, mut recorder) = self.split();
+        let deleted = stream.delete_visited(id, |entry| {
+            recorder.undo_by(|edits| {
+                put_entry(edits, entry);
+                put_state(edits, before);
+            });
+        });
+        if deleted {
+            self.record(|edits| put_deletion(edits, id));
+        }
+        deleted
+    }
+
+    /// Removes entries from the beginning. Returns how many.
+    pub fn trim(&mut self, trim: Trim) -> usize {
+        self.before(|stream, edits| {
+            let count = stream.count_to_trim(trim);
+            let entries = stream.ascending(StreamId::MIN, StreamId::MAX);
+            entries.take(count).for_each(|entry| put_entry(edits, &entry));
+        });
+        let trimmed = self.value.trim(trim);
+        if let Some(through) = trimmed.through {
+            self.record(|edits| {
+                edits.begin(code_of(edit::THROUGH));
+                put_id(edits, through);
+            });
+        }
+        trimmed.count
+    }
+
+    /// Sets the metadata.
+    pub fn set_state(&mut self, state: State) {
+        self.before(|stream, edits| put_state(edits, stream.state()));
+        self.value.set_state(state);
+        self.record(|edits| put_state(edits, state));
+    }
+
+    /// Says how far a group has read, which is made if there is none.
+    pub fn set_group(&mut self, name: &[u8], last_delivered: StreamId, entries_read: Option<u64>) {
+        self.before(|stream, edits| match stream.group(name) {
+            Some(group) => {
+                put_group(edits, edit::GROUP, name, group.last_delivered(), group.entries_read());
+            }
+            None => put_no_group(edits, name),
+        });
+        let before = self.value.group(name).map(Group::last_delivered);
+        let is_new = before.is_none();
+        if before.is_some_and(|before| last_delivered < before) {
+            // Its consumers get again what was delivered.
+            self.serve_waiters();
+        }
+        self.value.group_or_new(name).set_position(last_delivered, entries_read);
+        self.record(|edits| match is_new {
+            true => put_group(edits, edit::NEW_GROUP, name, last_delivered, entries_read),
+            false => put_group(edits, edit::GROUP, name, last_delivered, entries_read),
+        });
+    }
+
+    /// Removes a group. Returns whether there was one.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        self.before(|stream, edits| {
+            if let Some(group) = stream.group(name) {
+                put_group_head(edits, name, group);
+                put_pending_range(edits, name, group, StreamId::MIN, StreamId::MAX);
+            }
+        });
+        let removed = self.value.remove_group(name);
+        if removed {
+            // Its consumers learn that it is gone.
+            self.serve_waiters();
+            self.record(|edits| put_no_group(edits, name));
+        }
+        removed
+    }
+
+    /// Says when a consumer was seen and active, which is made if there is none. Nothing happens
+    /// without the group.
+    pub fn set_consumer(
+        &mut self,
+        group: &[u8],
+        name: &[u8],
+        seen_ms: u64,
+        active_ms: Option<u64>,
+    ) {
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group) {
+                put_consumer_of(edits, group, found, name);
+            }
+        });
+        let Some(mut found) = self.value.group_mut(group) else { return };
+        let number = found.consumer_or_new(name);
+        found.set_times(number, seen_ms, active_ms);
+        drop(found);
+        self.record(|edits| put_consumer(edits, group, name, seen_ms, active_ms));
+    }
+
+    /// Notes that a consumer was seen. That alone is not worth a record in the log: consumers ask all
+    /// the time.
+    pub fn saw_consumer(&mut self, group: &[u8], name: &[u8], seen_ms: u64) {
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group)
+                && found.consumer_number(name).is_some()
+            {
+                put_consumer_of(edits, group, found, name);
+            }
+        });
+        let Some(mut group) = self.value.group_mut(group) else { return };
+        let Some(number) = group.consumer_number(name) else { return };
+        let active_ms = group.consumer(number).and_then(|consumer| consumer.active_ms);
+        group.set_times(number, seen_ms, active_ms);
+    }
+
+    /// Removes a consumer with all that is pending there. Returns how much that was, or `None` if there
+    /// is no such consumer.
+    pub fn remove_consumer(&mut self, group: &[u8], name: &[u8]) -> Option<usize> {
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group)
+                && let Some(consumer) = found.consumer_named(name)
+            {
+                put_consumer_of(edits, group, found, name);
+                let ids = consumer.pending(StreamId::MIN, StreamId::MAX);
+                ids.for_each(|id| put_pending_of(edits, group, found, *id));
+            }
+        });
+        let pending = self.value.group_mut(group)?.remove_consumer(name)?;
+        self.record(|edits| put_no_consumer(edits, group, name));
+        Some(pending)
+    }
+
+    /// Says that entries are pending with a consumer, whatever was known of them before. Nothing happens
+    /// without the group or the consumer.
+    pub fn deliver(&mut self, group: &[u8], consumer: &[u8], ids: &[StreamId], delivery: Delivery) {
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group)
+                && found.consumer_number(consumer).is_some()
+            {
+                ids.iter().for_each(|id| put_pending_of(edits, group, found, *id));
+            }
+        });
+        let Some(mut found) = self.value.group_mut(group) else { return };
+        let Some(number) = found.consumer_number(consumer) else { return };
+        for id in ids {
+            found.set_pending(*id, delivery.to(number));
+        }
+        drop(found);
+        if !ids.is_empty() {
+            self.record(|edits| put_pending(edits, group, consumer, delivery, ids));
+        }
+    }
+
+    /// Says that entries are not pending. Returns how many were.
+    pub fn acknowledge(&mut self, group: &[u8], ids: impl Iterator<Item = StreamId>) -> usize {
+        let ids: Vec<StreamId> = ids.collect();
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group) {
+                let known = ids.iter().filter(|id| found.pending_entry(**id).is_some());
+                known.for_each(|id| put_pending_of(edits, group, found, *id));
+            }
+        });
+        let Some(mut found) = self.value.group_mut(group) else { return 0 };
+        let gone: Vec<StreamId> = ids.into_iter().filter(|id| found.acknowledge(*id)).collect();
+        drop(found);
+        if !gone.is_empty() {
+            self.record(|edits| {
+                edits.begin(code_of(edit::ACKNOWLEDGE));
+                edits.bytes(group);
+                put_ids(edits, &gone);
+            });
+        }
+        gone.len()
+    }
+}
+
+/// When and how often an entry was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// When it was delivered last, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How often it was delivered.
+    pub count: u32,
+}
+
+impl Delivery {
+    fn of(pending: &Pending) -> Self {
+        Self { at_ms: pending.delivered_ms, count: pending.deliveries }
+    }
+
+    fn to(self, consumer: ConsumerNumber) -> Pending {
+        Pending { consumer, deliveries: self.count, delivered_ms: self.at_ms }
+    }
+}
+
+fn put_id(edits: &mut Writer<'_>, id: StreamId) {
+    edits.number(id.ms);
+    edits.number(id.seq);
+}
+
+fn put_ids(edits: &mut Writer<'_>, ids: &[StreamId]) {
+    edits.count(ids.len());
+    ids.iter().for_each(|id| put_id(edits, *id));
+}
+
+fn put_fields<'f>(edits: &mut Writer<'_>, fields: impl NewFields<'f>) {
+    edits.count(fields.len());
+    for (name, value) in fields {
+        edits.bytes(name);
+        edits.bytes(value);
+    }
+}
+
+fn put_entry(edits: &mut Writer<'_>, entry: &Entry<'_>) {
+    let (mut name_text, mut value_text) = (IntText::new(), IntText::new());
+    edits.begin(code_of(edit::ENTRY));
+    put_id(edits, entry.id);
+    edits.count(entry.fields().len());
+    for (name, value) in entry.fields() {
+        edits.bytes(name.bytes(&mut name_text));
+        edits.bytes(value.bytes(&mut value_text));
+    }
+}
+
+fn put_state(edits: &mut Writer<'_>, state: State) {
+    edits.begin(code_of(edit::STATE));
+    put_id(edits, state.last_id);
+    put_id(edits, state.max_deleted_id);
+    edits.number(state.entries_added);
+}
+
+/// Zero means unknown; anything else is one more than the number.
+fn put_optional(edits: &mut Writer<'_>, value: Option<u64>) {
+    edits.number(value.map_or(0, |value| value.saturating_add(1)));
+}
+
+fn put_group(
+    edits: &mut Writer<'_>,
+    edit: u8,
+    name: &[u8],
+    last_delivered: StreamId,
+    entries_read: Option<u64>,
+) {
+    edits.begin(code_of(edit));
+    edits.bytes(name);
+    put_id(edits, last_delivered);
+    put_optional(edits, entries_read);
+}
+
+fn put_deletion(edits: &mut Writer<'_>, id: StreamId) {
+    edits.begin(code_of(edit::DELETE));
+    put_id(edits, id);
+}
+
+fn put_no_group(edits: &mut Writer<'_>, name: &[u8]) {
+    edits.begin(code_of(edit::NO_GROUP));
+    edits.bytes(name);
+}
+
+fn put_no_consumer(edits: &mut Writer<'_>, group: &[u8], name: &[u8]) {
+    edits.begin(code_of(edit::NO_CONSUMER));
+    edits.bytes(group);
+    edits.bytes(name);
+}
+
+/// What is known of a consumer, or that there is none.
+fn put_consumer_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, consumer: &[u8]) {
+    match group.consumer_named(consumer) {
+        Some(known) => put_consumer(edits, name, consumer, known.seen_ms, known.active_ms),
+        None => put_no_consumer(edits, name, consumer),
+    }
+}
+
+/// What is known of a pending entry, or that it is not pending.
+fn put_pending_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, id: StreamId) {
+    let pending = group.pending_entry(id);
+    let known = pending.and_then(|pending| Some((pending, group.consumer(pending.consumer)?)));
+    match known {
+        Some((pending, consumer)) => {
+            put_pending(edits, name, consumer.name(), Delivery::of(&pending), &[id]);
+        }
+        None => {
+            edits.begin(code_of(edit::ACKNOWLEDGE));
+            edits.bytes(name);
+            put_ids(edits, &[id]);
+        }
+    }
+}
+
+fn put_consumer(
+    edits: &mut Writer<'_>,
+    group: &[u8],
+    name: &[u8],
+    seen_ms: u64,
+    active_ms: Option<u64>,
+) {
+    edits.begin(code_of(edit::CONSUMER));
+    edits.bytes(group);
+    edits.bytes(name);
+    edits.number(seen_ms);
+    put_optional(edits, active_ms);
+}
+
+fn put_pending(
+    edits: &mut Writer<'_>,
+    group: &[u8],
+    consumer: &[u8],
+    delivery: Delivery,
+    ids: &[StreamId],
+) {
+    edits.begin(code_of(edit::PENDING));
+    edits.bytes(group);
+    edits.bytes(consumer);
+    edits.number(delivery.at_ms);
+    edits.number(delivery.count.into());
+    put_ids(edits, ids);
+}
+
+/// Metadata, without entries and pending ones.
+fn put_heads(edits: &mut Writer<'_>, stream: &Stream) {
+    put_state(edits, stream.state());
+    stream.groups().for_each(|(name, group)| put_group_head(edits, name, group));
+}
+
+fn put_group_head(edits: &mut Writer<'_>, name: &[u8], group: &Group) {
+    put_group(edits, edit::GROUP, name, group.last_delivered(), group.entries_read());
+    for consumer in group.consumers() {
+        put_consumer(edits, name, consumer.name(), consumer.seen_ms, consumer.active_ms);
+    }
+}
+
+/// The entries from `from` to `to`, and what is pending of them.
+fn put_range(edits: &mut Writer<'_>, stream: &Stream, from: StreamId, to: StreamId) {
+    for entry in stream.ascending(from, to) {
+        put_entry(edits, &entry);
+    }
+    for (name, group) in stream.groups() {
+        put_pending_range(edits, name, group, from, to);
+    }
+}
+
+/// What is pending in a group; neighbours that were delivered together share an edit.
+fn put_pending_range(
+    edits: &mut Writer<'_>,
+    name: &[u8],
+    group: &Group,
+    from: StreamId,
+    to: StreamId,
+) {
+    let mut run: Option<Pending> = None;
+    let mut ids = Vec::new();
+    let mut flush = |run: Option<Pending>, ids: &mut Vec<StreamId>| {
+        if let Some(pending) = run
+            && let Some(consumer) = group.consumer(pending.consumer)
+        {
+            put_pending(edits, name, consumer.name(), Delivery::of(&pending), ids);
+        }
+        ids.clear();
+    };
+    for (id, pending) in group.pending(from, to) {
+        if run != Some(*pending) {
+            flush(run, &mut ids);
+            run = Some(*pending);
+        }
+        ids.push(*id);
+    }
+    flush(run, &mut ids);
+}
+
+/// About how many pending entries are in a part of a checkpoint, of all groups together.
+const PENDING_PER_PART: usize = 1024;
+
+/// Before which millisecond a part ends that begins with `from_ms`; `None` for the end of the stream.
+///
+/// Parts are cut between milliseconds, since a cursor has no room for more. So all entries that have
+/// one in common are in one part, however many there are.
+fn end_of_part(stream: &Stream, from_ms: u64, bytes_max: usize) -> Option<u64> {
+    let from = StreamId::new(from_ms, 0);
+    let mut bytes = 0;
+    let beyond = stream.ascending(from, StreamId::MAX).find(|entry| {
+        let fields = entry.fields();
+        let is_beyond = bytes > bytes_max;
+        bytes += fields.map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        is_beyond
+    });
+    let pending = PENDING_PER_PART / stream.group_count().max(1);
+    let groups = stream.groups();
+    let ends = groups.filter_map(|(_, group)| group.pending(from, StreamId::MAX).nth(pending));
+    let end = ends.map(|(id, _)| id.ms).chain(beyond.map(|entry| entry.id.ms)).min()?;
+    // However many entries the first millisecond has, the next part is another.
+    if end > from_ms { Some(end) } else { from_ms.checked_add(1) }
+}
+
+impl Sealed for Stream {
+    sealed_type!(Stream);
+
+    fn encode(&self, edits: &mut Writer<'_>) {
+        put_heads(edits, self);
+        put_range(edits, self, StreamId::MIN, StreamId::MAX);
+    }
+
+    /// The cursor is the millisecond at which a part begins.
+    fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        if cursor == 0 {
+            put_heads(edits, self);
+        }
+        let end = end_of_part(self, cursor, bytes_max);
+        let to = end.map_or(StreamId::MAX, |end| StreamId::new(end - 1, u64::MAX));
+        put_range(edits, self, StreamId::new(cursor, 0), to);
+        end.unwrap_or(0)
+    }
+
+    fn apply(
+        &mut self,
+        code: u8,
+        edit: &mut Reader<'_>,
+        limits: &LimitCells,
+    ) -> Result<(), Malformed> {
+        match StreamEdit::read(code, edit)? {
+            StreamEdit::State(state) => self.set_state(state),
+            StreamEdit::Add { entries_added, id, fields } => {
+                insert(self, id, fields, limits);
+                let state = self.state();
+                self.set_state(State { last_id: id, entries_added, ..state });
+            }
+            StreamEdit::Entry { id, fields } => insert(self, id, fields, limits),
+            StreamEdit::Delete(id) => {
+                self.remove(id);
+                let state = self.state();
+                let max_deleted_id = state.max_deleted_id.max(id);
+                self.set_state(State { max_deleted_id, ..state });
+            }
+            StreamEdit::Withdraw(id) => {
+                if !self.withdraw(id) {
+                    self.remove(id);
+                }
+            }
+            StreamEdit::Through(id) => _ = self.remove_through(id),
+            StreamEdit::Group { name, last_delivered, entries_read, .. } => {
+                self.group_or_new(name).set_position(last_delivered, entries_read);
+            }
+            StreamEdit::NoGroup(name) => _ = self.remove_group(name),
+            StreamEdit::Consumer { group, name, seen_ms, active_ms } => {
+                let mut group = self.group_or_new(group);
+                let number = group.consumer_or_new(name);
+                group.set_times(number, seen_ms, active_ms);
+            }
+            StreamEdit::NoConsumer { group, name } => {
+                if let Some(mut group) = self.group_mut(group) {
+                    group.remove_consumer(name);
+                }
+            }
+            StreamEdit::Pending { group, consumer, delivery, ids } => {
+                let mut group = self.group_or_new(group);
+                let number = group.consumer_or_new(consumer);
+                ids.for_each(|id| group.set_pending(id, delivery.to(number)));
+            }
+            StreamEdit::Acknowledge { group, ids } => {
+                if let Some(mut group) = self.group_mut(group) {
+                    ids.for_each(|id| _ = group.acknowledge(id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn part_count(_code: u8, _edit: &mut Reader<'_>) -> Result<u64, Malformed> {
+        Ok(1)
+    }
+
+    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
+        Ok(match StreamEdit::read(code, edit)? {
+            StreamEdit::State(state) => CollectionPart::StreamState(state),
+            StreamEdit::Entry { id, fields } => CollectionPart::StreamEntry { id, fields },
+            StreamEdit::Group { name, last_delivered, entries_read, .. } => {
+                CollectionPart::Group { name, last_delivered, entries_read }
+            }
+            StreamEdit::Consumer { group, name, seen_ms, active_ms } => {
+                CollectionPart::Consumer { group, name, seen_ms, active_ms }
+            }
+            StreamEdit::Pending { group, consumer, delivery, ids } => {
+                CollectionPart::Pending { group, consumer, delivery, ids }
+            }
+            _ => return Err(edit.malformed("no edit of a whole stream")),
+        })
+    }
+}
+
+fn insert(stream: &mut Stream, id: StreamId, fields: StreamFields<'_>, limits: &LimitCells) {
+    let fields: Vec<_> = fields.collect();
+    stream.insert(id, fields.iter().copied(), limits.stream());
+}
+
+/// The bits of a code that say what an edit does.
+const EDIT_MASK: u8 = 0x0f;
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEdit<'a> {
+    /// What is known beside entries and groups.
+    State(State),
+    /// There is this entry, it has the last identity, and so many were ever added.
+    Add {
+        /// How many.
+        entries_added: u64,
+        /// Its identity.
+        id: StreamId,
+        /// Its fields.
+        fields: StreamFields<'a>,
+    },
+    /// There is this entry.
+    Entry {
+        /// Its identity.
+        id: StreamId,
+        /// Its fields.
+        fields: StreamFields<'a>,
+    },
+    /// There is no such entry, and the highest deleted one is at least this.
+    Delete(StreamId),
+    /// There is no entry up to this one.
+    Through(StreamId),
+    /// There is this group, which has read so far.
+    Group {
+        /// Its name.
+        name: &'a [u8],
+        /// The highest entry that was delivered to any of its consumers.
+        last_delivered: StreamId,
+        /// How many entries it has read, if that is known.
+        entries_read: Option<u64>,
+        /// Whether the edit says that it was not there before.
+        is_new: bool,
+    },
+    /// There is no such group.
+    NoGroup(&'a [u8]),
+    /// There is this consumer, with these times.
+    Consumer {
+        /// Its group.
+        group: &'a [u8],
+        /// Its name.
+        name: &'a [u8],
+        /// When it last tried something, in milliseconds since 1970.
+        seen_ms: u64,
+        /// When it last got or claimed an entry; `None` for never.
+        active_ms: Option<u64>,
+    },
+    /// There is no such consumer.
+    NoConsumer {
+        /// Its group.
+        group: &'a [u8],
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// These entries are pending with this consumer and no other.
+    Pending {
+        /// The consumer's group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+        /// When and how often they were delivered.
+        delivery: Delivery,
+        /// Which.
+        ids: StreamIds<'a>,
+    },
+    /// These entries are not pending.
+    Acknowledge {
+        /// The group.
+        group: &'a [u8],
+        /// Which.
+        ids: StreamIds<'a>,
+    },
+    /// An addition is taken back, which is never in the log.
+    Withdraw(StreamId),
+}
+
+impl<'a> StreamEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code & EDIT_MASK {
+            edit::STATE => Self::State(State {
+                last_id: Field::read(edit)?,
+                max_deleted_id: Field::read(edit)?,
+                entries_added: edit.varint()?,
+            }),
+            edit::ADD => Self::Add {
+                entries_added: edit.varint()?,
+                id: Field::read(edit)?,
+                fields: Fields::read(edit)?,
+            },
+            edit::ENTRY => Self::Entry { id: Field::read(edit)?, fields: Fields::read(edit)? },
+            edit::DELETE => Self::Delete(Field::read(edit)?),
+            edit::THROUGH => Self::Through(Field::read(edit)?),
+            number @ (edit::GROUP | edit::NEW_GROUP) => Self::Group {
+                name: edit.bytes()?,
+                last_delivered: Field::read(edit)?,
+                entries_read: read_optional(edit)?,
+                is_new: number == edit::NEW_GROUP,
+            },
+            edit::NO_GROUP => Self::NoGroup(edit.bytes()?),
+            edit::CONSUMER => Self::Consumer {
+                group: edit.bytes()?,
+                name: edit.bytes()?,
+                seen_ms: edit.varint()?,
+                active_ms: read_optional(edit)?,
+            },
+            edit::NO_CONSUMER => Self::NoConsumer { group: edit.bytes()?, name: edit.bytes()? },
+            edit::PENDING => Self::Pending {
+                group: edit.bytes()?,
+                consumer: edit.bytes()?,
+                delivery: read_delivery(edit)?,
+                ids: Fields::read(edit)?,
+            },
+            edit::ACKNOWLEDGE => {
+                Self::Acknowledge { group: edit.bytes()?, ids: Fields::read(edit)? }
+            }
+            edit::WITHDRAW => Self::Withdraw(Field::read(edit)?),
+            _ => return Err(edit.malformed("an edit of a stream of an unknown kind")),
+        })
+    }
+}
+
+/// Names and values of an entry.
+pub type StreamFields<'a> = Fields<'a, (&'a [u8], &'a [u8])>;
+
+/// Identities.
+pub type StreamIds<'a> = Fields<'a, StreamId>;
+
+fn read_optional(edit: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
+    Ok(edit.varint()?.checked_sub(1))
+}
+
+fn read_delivery(edit: &mut Reader<'_>) -> Result<Delivery, Malformed> {
+    let at_ms = edit.varint()?;
+    let count = u32::try_from(edit.varint()?).map_err(|_| edit.malformed("too many deliveries"))?;
+    Ok(Delivery { at_ms, count })
+}

@@ -1,0 +1,222 @@
+//! What an entry may carry beside its value and deadline, for the protocols of memcached, and for values
+//! that are on disk as well.
+//!
+//! Most entries have none of it and pay nothing. The others end in a tail of 1 to 25 bytes:
+//!
+//! | size | field | meaning |
+//! |---|---|---|
+//! | 1 | control | bits 0-1: bytes of the flags (0, 1, 2, 3 for 0, 1, 2, 4); bit 2: a version; bits 3-5: marks; bit 6: a location |
+//! | 0, 1, 2 or 4 | flags | little-endian, in the fewest bytes |
+//! | 0 or 8 | version | little-endian |
+//! | 0 or 12 | location | where on disk a copy of the value is |
+//!
+//! What versions are and when an entry has one of its own is in [`crate::change::version`].
+
+use std::num::NonZeroU64;
+
+use tierce_cask::ColdLocation;
+
+const WIDTH_MASK: u8 = 0b11;
+const VERSION: u8 = 1 << 2;
+const MARK_SHIFT: u32 = 3;
+const LOCATION: u8 = 1 << 6;
+
+/// Bytes of a version in the tail.
+const VERSION_LEN: usize = 8;
+
+/// The longest tail.
+pub(super) const TAIL_LEN_MAX: usize = 1 + 4 + VERSION_LEN + ColdLocation::ENCODED_LEN;
+
+/// What readers and invalidations have left on an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// The value is out of date, and still served until a client stores a new one.
+    pub stale: bool,
+    /// A reader was told to store a new value; others must not.
+    pub won: bool,
+    /// A reader that asks whether the item was read before has read it.
+    pub fetched: bool,
+}
+
+impl Marks {
+    /// No marks.
+    pub const NONE: Self = Self { stale: false, won: false, fetched: false };
+
+    const fn bits(self) -> u8 {
+        self.stale as u8 | (self.won as u8) << 1 | (self.fetched as u8) << 2
+    }
+
+    const fn from_bits(bits: u8) -> Self {
+        Self { stale: bits & 1 != 0, won: bits & 2 != 0, fetched: bits & 4 != 0 }
+    }
+
+    /// What the log has of them. That an item was read is forgotten, like when that was.
+    #[inline]
+    pub(crate) const fn logged(self) -> Self {
+        Self { fetched: false, ..self }
+    }
+
+    #[inline]
+    pub(crate) const fn to_log(self) -> u8 {
+        self.logged().bits()
+    }
+
+    /// The reverse of [`Marks::to_log`]; `None` for what it does not make.
+    pub(crate) const fn of_log(bits: u8) -> Option<Self> {
+        if bits & !0b11 == 0 { Some(Self::from_bits(bits)) } else { None }
+    }
+}
+
+/// What is kept with a string beside its value and deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// Opaque to the server: what a client stored with the value.
+    pub(crate) flags: u32,
+    /// The entry's own version, if it has one.
+    pub(crate) version: Option<NonZeroU64>,
+    pub(crate) marks: Marks,
+    /// Where the value that is in memory is on disk, too. Nowhere for a value that is only there.
+    pub(crate) location: Option<ColdLocation>,
+}
+
+impl Attributes {
+    /// What most entries have.
+    pub(crate) const NONE: Self =
+        Self { flags: 0, version: None, marks: Marks::NONE, location: None };
+
+    /// What the log has of them, and other servers may.
+    #[must_use]
+    pub const fn note(&self) -> ItemNote {
+        ItemNote { flags: self.flags, marks: self.marks.logged() }
+    }
+
+    /// Nothing but flags.
+    #[inline]
+    pub(crate) const fn of_flags(flags: u32) -> Self {
+        Self { flags, ..Self::NONE }
+    }
+
+    #[inline]
+    pub(super) const fn is_none(&self) -> bool {
+        self.flags == 0
+            && self.version.is_none()
+            && self.marks.bits() == 0
+            && self.location.is_none()
+    }
+
+    /// Bytes of the tail; none without attributes.
+    #[inline]
+    pub(super) const fn tail_len(&self) -> usize {
+        if self.is_none() { 0 } else { tail_len(self.control()) }
+    }
+
+    const fn control(&self) -> u8 {
+        let width = match self.flags {
+            0 => 0,
+            1..=0xff => 1,
+            0x100..=0xffff => 2,
+            _ => 3,
+        };
+        let version = if self.version.is_some() { VERSION } else { 0 };
+        let location = if self.location.is_some() { LOCATION } else { 0 };
+        width | version | self.marks.bits() << MARK_SHIFT | location
+    }
+
+    /// The tail: the first `tail_len` bytes of what is returned.
+    pub(super) fn encode(&self) -> [u8; TAIL_LEN_MAX] {
+        let mut tail = [0; TAIL_LEN_MAX];
+        let control = self.control();
+        tail[0] = control;
+        let flags_len = flags_len(control);
+        tail[1..=flags_len].copy_from_slice(&self.flags.to_le_bytes()[..flags_len]);
+        let mut at = 1 + flags_len;
+        if let Some(version) = self.version {
+            tail[at..at + VERSION_LEN].copy_from_slice(&version.get().to_le_bytes());
+            at += VERSION_LEN;
+        }
+        if let Some(location) = self.location {
+            tail[at..at + ColdLocation::ENCODED_LEN].copy_from_slice(&location.encode());
+        }
+        tail
+    }
+
+    /// Reads a tail, which is as long as its control byte says.
+    pub(super) fn decode(tail: &[u8]) -> Self {
+        let control = tail[0];
+        let flags_len = flags_len(control);
+        let mut flags = [0; 4];
+        flags[..flags_len].copy_from_slice(&tail[1..=flags_len]);
+        let (mut rest, mut version) = (&tail[1 + flags_len..], None);
+        if control & VERSION != 0
+            && let Some((bytes, behind)) = rest.split_first_chunk::<VERSION_LEN>()
+        {
+            (rest, version) = (behind, NonZeroU64::new(u64::from_le_bytes(*bytes)));
+        }
+        Self {
+            flags: u32::from_le_bytes(flags),
+            version,
+            marks: Marks::from_bits(control >> MARK_SHIFT),
+            location: rest.first_chunk().map(ColdLocation::decode),
+        }
+    }
+}
+
+const fn flags_len(control: u8) -> usize {
+    match control & WIDTH_MASK {
+        3 => 4,
+        width => width as usize,
+    }
+}
+
+/// The length of the tail that begins with this byte.
+pub(super) const fn tail_len(control: u8) -> usize {
+    let version_len = if control & VERSION == 0 { 0 } else { VERSION_LEN };
+    let location_len = if control & LOCATION == 0 { 0 } else { ColdLocation::ENCODED_LEN };
+    1 + flags_len(control) + version_len + location_len
+}
+
+/// What clients of memcached have left on an item that outlives the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ItemNote {
+    /// What was stored with the value.
+    pub flags: u32,
+    /// What readers and invalidations have left; that it was read is forgotten.
+    pub marks: Marks,
+}
+
+impl ItemNote {
+    /// Nothing.
+    pub const NONE: Self = Self { flags: 0, marks: Marks::NONE };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_read_back_and_as_short_as_can_be() {
+        let mut lens = Vec::new();
+        for flags in [0, 1, 255, 256, 65_535, 65_536, u32::MAX] {
+            for version in [0, 1, u64::MAX] {
+                for bits in 0..16 {
+                    let version = NonZeroU64::new(version);
+                    let marks = Marks::from_bits(bits & 7);
+                    let location = (bits > 7).then(|| ColdLocation::decode(&[flags as u8; 12]));
+                    let all = Attributes { flags, version, marks, location };
+                    let tail = all.encode();
+                    let len = all.tail_len();
+                    lens.push(len);
+                    if len > 0 {
+                        assert_eq!(tail_len(tail[0]), len);
+                        assert_eq!(Attributes::decode(&tail[..len]), all);
+                    } else {
+                        assert_eq!(all, Attributes::NONE);
+                    }
+                }
+            }
+        }
+        lens.sort_unstable();
+        lens.dedup();
+        assert_eq!(lens, [0, 1, 2, 3, 5, 9, 10, 11, 13, 14, 15, 17, 21, 22, 23, 25]);
+    }
+}

@@ -1,0 +1,119 @@
+//! The value of an entry, as readers see it.
+
+use tierce_cask::ColdLocation;
+
+use super::Entry;
+use super::attributes::Attributes;
+use super::layout::Kind;
+use super::spilled::{RAW_STRING, STRING, Spilled, TYPE_SHIFT, encodings};
+use crate::data::value::{EMBSTR_LEN_MAX, Value, ValueType};
+
+impl Entry {
+    /// The type of the value.
+    pub fn value_type(&self) -> ValueType {
+        match self.raw_collection() {
+            Some((form, _)) => ValueType::Collection(form.kind()),
+            None => self.spilled().map_or(ValueType::String, Spilled::value_type),
+        }
+    }
+
+    /// The value, which has to be in memory.
+    ///
+    /// # Panics
+    ///
+    /// If it is on disk only; see [`Entry::is_spilled`].
+    #[inline]
+    pub fn value(&self) -> Value<'_> {
+        match self.string() {
+            Ok(string) => Value::Str(string),
+            Err(_) => {
+                let collection = self.collection();
+                Value::Collection(collection.expect("a value on disk is fetched before it is read"))
+            }
+        }
+    }
+
+    /// The name OBJECT ENCODING replies with.
+    pub fn encoding(&self) -> &'static str {
+        if let Some(spilled) = self.spilled() {
+            return spilled.encoding();
+        }
+        match (self.value(), self.kind()) {
+            (Value::Collection(collection), _) => collection.encoding(),
+            (Value::Str(_), Kind::Int) => "int",
+            (Value::Str(string), Kind::Embedded) if string.len() <= EMBSTR_LEN_MAX => "embstr",
+            (Value::Str(_), _) => "raw",
+        }
+    }
+}
+
+impl Spilled {
+    /// What `entry`, whose value is in memory, is when it is on disk only.
+    pub(crate) fn of(entry: &Entry, location: ColdLocation) -> Self {
+        let form = match entry.value_type() {
+            ValueType::Collection(kind) => {
+                let names = encodings(kind);
+                let name = entry.encoding();
+                let number = names.iter().position(|known| *known == name).unwrap_or(0);
+                (kind as u8) << TYPE_SHIFT | number as u8
+            }
+            ValueType::String if entry.kind() == Kind::Raw => RAW_STRING,
+            ValueType::String => STRING,
+        };
+        Self { form, location }
+    }
+}
+
+impl Entry {
+    /// Type and location, if the value is on disk only.
+    #[inline]
+    pub(crate) fn spilled(&self) -> Option<Spilled> {
+        let tag = self.tag();
+        if tag.kind() != Kind::Spilled {
+            return None;
+        }
+        // SAFETY: with this tag the payload is an encoded `Spilled`, borrowed with `self`.
+        let bytes = unsafe { self.payload(tag).cast::<[u8; Spilled::ENCODED_LEN]>().as_ref() };
+        Spilled::decode(bytes)
+    }
+
+    /// Whether the value is on disk only.
+    #[inline]
+    pub fn is_spilled(&self) -> bool {
+        self.kind() == Kind::Spilled
+    }
+
+    /// The length of a string, wherever it is; 0 for what is none.
+    pub fn string_len(&self) -> usize {
+        match self.spilled() {
+            Some(spilled) => spilled.string_len(),
+            None => self.string().map_or(0, |string| string.len()),
+        }
+    }
+
+    /// The number of elements of a collection; 0 for a string.
+    pub fn element_count(&self) -> usize {
+        self.collection().map_or(0, |collection| collection.len())
+    }
+
+    /// Where the value is on disk, whether or not it is in memory, too.
+    #[inline]
+    pub(crate) fn location(&self) -> Option<ColdLocation> {
+        let tag = self.tag();
+        if tag.kind() == Kind::Spilled {
+            return self.spilled().map(|spilled| spilled.location);
+        }
+        if tag.has_tail() { self.attributes().location } else { None }
+    }
+
+    /// Whether the value is in memory and on disk.
+    #[inline]
+    pub(crate) fn has_copy_on_disk(&self) -> bool {
+        self.tag().has_tail() && self.attributes().location.is_some()
+    }
+
+    /// Forgets that the value in memory is on disk, too, for there it is out of date.
+    pub(crate) fn forget_copy(&mut self) {
+        self.set_attributes(Attributes { location: None, ..self.attributes() });
+    }
+}

@@ -1,0 +1,16 @@
+//! Values, their keys, and a database's part in a shard: how they lie in memory, are edited, and become bytes. Knows no
+//! log, no lock, no snapshot, and nobody who waits.
+
+pub(crate) mod code;
+pub(crate) mod cold_value;
+pub(crate) mod collections;
+pub(crate) mod counter;
+pub(crate) mod db_counters;
+pub(crate) mod deadline;
+pub(crate) mod entry;
+pub(crate) mod expiry;
+pub(crate) mod key;
+pub(crate) mod shard_db;
+pub(crate) mod stamp;
+pub(crate) mod usage;
+pub(crate) mod value;

@@ -1,0 +1,54 @@
+//! Aging: rewrites the time of last use before it wraps around.
+//!
+//! An entry has few bits for the time of its last use, so old times would wrap and look recent. Once an hour
+//! the reaper therefore visits all entries, a few buckets per lock and a bounded number of locks per turn, and
+//! stores old times in a coarser unit: see [`crate::data::stamp`], and [`Frequency`](crate::data::usage::Frequency) for the policies that count
+//! uses. An entry that a round misses, because its table changes meanwhile, has two more rounds before its
+//! time is misread.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+/// Between two rounds.
+pub(crate) const EVERY_MS: i64 = 3_600_000;
+
+/// A clock that is so much behind the last round was set back.
+const SET_BACK_MS: i64 = 60_000;
+
+/// No round yet.
+pub(crate) const NEVER: i64 = i64::MIN;
+
+/// When the last complete round began, and how far the present one is.
+#[derive(Debug)]
+pub(crate) struct Aging {
+    pub(crate) before_ms: AtomicI64,
+    /// Lock order: before any shard. A thread that holds a shard never takes it.
+    pub(crate) round: Mutex<Option<Round>>,
+}
+
+/// Where a round continues.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Round {
+    pub(crate) began_ms: i64,
+    pub(crate) shard: usize,
+    pub(crate) db: usize,
+    pub(crate) cursor: u64,
+}
+
+impl Default for Aging {
+    fn default() -> Self {
+        Self { before_ms: AtomicI64::new(NEVER), round: Mutex::new(None) }
+    }
+}
+
+impl Aging {
+    /// Milliseconds until the next round is due; 0 if it is, or is not complete.
+    pub(crate) fn due_in_ms(&self, now_ms: i64) -> i64 {
+        match self.before_ms.load(Relaxed) {
+            NEVER => 0,
+            before_ms if now_ms < before_ms - SET_BACK_MS => 0,
+            before_ms => (before_ms + EVERY_MS - now_ms).max(0),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What a snapshot keeps in one shard, behind the lock of that shard.
+//!
+//! Invariants:
+//! - For each table that was not empty when the snapshot began there is a walk, until it is through.
+//! - A walk stays with its table: in another database after a SWAPDB, and by itself after a flush,
+//!   which hands the table over instead of leaving it to the lazy-free queue.
+//! - Entries are copied under the number that their database had when the snapshot began.
+
+use std::mem;
+use std::sync::Arc;
+
+use tierce_dash::{EntryHash, Snapshot as Walk, Table};
+
+use super::backlog::Backlog;
+use super::batch::SnapshotBatch;
+use crate::data::entry::Entry;
+use crate::data::key::KeyHasher;
+use crate::db_index::DbIndex;
+use crate::registries::flushed::Flushed;
+
+/// A walk that remembers more than one in this many entries begins to save whole buckets, as intervals
+/// that join: so what is remembered never takes more than about seven bytes for each entry. A bucket is
+/// a dozen copies for one change, which the saver of a busy server cannot fetch as fast.
+const ENTRIES_PER_POSITION: usize = 3;
+
+/// Without this a table of few entries would begin with that at once.
+const POSITIONS_MIN: usize = 64;
+
+/// The figures for memory follow in steps of this: they are shared by all threads.
+const FOLLOW_BYTES: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct ShardSnapshot {
+    pub(crate) walks: Vec<TableWalk>,
+    /// What writers have copied.
+    pub(crate) copies: SnapshotBatch,
+    pub(crate) backlog: Arc<Backlog>,
+    /// Memory of copies and walks as the backlog knows it.
+    pub(crate) followed: usize,
+    pub(crate) begun: Begun,
+}
+
+/// The time when a snapshot began, and the role of the server then: they say which entries were there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun {
+    pub(crate) at_ms: i64,
+    pub(crate) is_following: bool,
+}
+
+/// The way of a snapshot through a table.
+#[derive(Debug)]
+pub(crate) struct TableWalk {
+    /// The database as it was called when the snapshot began.
+    pub(crate) db: DbIndex,
+    pub(crate) owner: TableOwner,
+    pub(crate) walk: Walk,
+}
+
+/// Where the table of a walk is now.
+#[derive(Debug)]
+pub(crate) enum TableOwner {
+    /// In this database.
+    Db(DbIndex),
+    /// Flushed, with the bytes of its entries.
+    Aside(Flushed, usize),
+}
+
+impl TableWalk {
+    fn is_at(&self, db: DbIndex) -> bool {
+        matches!(&self.owner, TableOwner::Db(at) if *at == db)
+    }
+}
+
+/// What a turn of walking came to.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// There is more to do.
+    Unfinished,
+    /// All of the shard is copied. The part has been taken out: writers may have left copies in it.
+    Finished(Box<ShardSnapshot>),
+}
+
+impl ShardSnapshot {
+    /// A part that knows no table yet, with room for those of `databases`, so that nothing need be
+    /// allocated while all shards are locked.
+    pub(crate) fn new(backlog: &Arc<Backlog>, begun: Begun, databases: usize) -> Self {
+        Self {
+            walks: Vec::with_capacity(databases),
+            copies: SnapshotBatch::default(),
+            backlog: Arc::clone(backlog),
+            followed: 0,
+            begun,
+        }
+    }
+
+    /// Adds the table of a database as it is now.
+    pub(crate) fn enroll(&mut self, db: DbIndex) {
+        self.walks.push(TableWalk { db, owner: TableOwner::Db(db), walk: Walk::begin() });
+    }
+
+    /// The copies that writers have left.
+    pub(crate) fn take_copies(&mut self) -> SnapshotBatch {
+        mem::take(&mut self.copies)
+    }
+
+    /// Asks the processor to fetch what [`Shard::save_before_change`] will read for this hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, db: DbIndex, hash: u64) {
+        if let Some(TableWalk { walk, .. }) = self.walks.iter().find(|walk| walk.is_at(db)) {
+            walk.prefetch(hash);
+        }
+    }
+
+    /// Saves an entry of this hash, if there is one that was there when the snapshot began.
+    pub(crate) fn before_change(
+        &mut self,
+        at: DbIndex,
+        table: &mut Table<Entry>,
+        hash: u64,
+        hasher: &KeyHasher,
+    ) {
+        let Self { walks, copies, backlog, begun, .. } = self;
+        let Some(TableWalk { db, walk, .. }) = walks.iter_mut().find(|walk| walk.is_at(at)) else {
+            return;
+        };
+        if !walk.concerns(hash) || backlog.is_given_up() {
+            return;
+        }
+        let mut met = Met::default();
+        let mut saver = Saver { batch: copies, met: &mut met, backlog, begun: *begun, db: *db };
+        let save = |entry: &Entry| saver.save(entry, hasher);
+        if walk.visited_count() < POSITIONS_MIN + table.len() / ENTRIES_PER_POSITION {
+            walk.before_change_of_one(table, hash, hasher, save);
+        } else {
+            walk.before_change(table, hash, hasher, save);
+        }
+        met.begin(table, |entry| backlog.larges.begin(*db, at, entry));
+        if copies.is_full() {
+            // From now on the queue counts them.
+            let full = mem::take(copies);
+            self.backlog.follow(0, full.memory_bytes());
+            self.backlog.push(full);
+        }
+        self.follow();
+    }
+
+    /// Has the figures follow the memory of copies and walks.
+    pub(crate) fn follow(&mut self) {
+        let walks: usize = self.walks.iter().map(|walk| walk.walk.memory_bytes()).sum();
+        let now = self.copies.memory_bytes() + walks;
+        if now.abs_diff(self.followed) >= FOLLOW_BYTES || now == 0 {
+            self.backlog.follow(self.followed, now);
+            self.followed = now;
+        }
+    }
+
+    /// Two databases were exchanged.
+    pub(crate) fn swapped(&mut self, a: DbIndex, b: DbIndex) {
+        for walk in &mut self.walks {
+            if let TableOwner::Db(at) = &mut walk.owner {
+                *at = match *at {
+                    at if at == a => b,
+                    at if at == b => a,
+                    at => at,
+                };
+            }
+        }
+    }
+
+    /// A database was emptied; what was in it is kept if it is still to be walked.
+    pub(crate) fn flushed(&mut self, db: DbIndex, table: Flushed, bytes: usize) -> Option<Flushed> {
+        match self.detach(db) {
+            Some(walk) => self.take_aside(walk, table, bytes),
+            None => Some(table),
+        }
+    }
+
+    /// A database is being emptied, which may be taken back: the walk goes where its table is.
+    pub(crate) fn detach(&mut self, db: DbIndex) -> Option<TableWalk> {
+        let index = self.walks.iter().position(|walk| walk.is_at(db))?;
+        Some(self.walks.remove(index))
+    }
+
+    /// That was taken back.
+    pub(crate) fn attach(&mut self, walk: TableWalk) {
+        self.walks.push(walk);
+    }
+
+    /// Keeps a table that was emptied if it is still to be walked; otherwise it is given back.
+    pub(crate) fn take_aside(
+        &mut self,
+        mut walk: TableWalk,
+        table: Flushed,
+        bytes: usize,
+    ) -> Option<Flushed> {
+        if walk.walk.is_complete() || self.backlog.is_given_up() {
+            return Some(table);
+        }
+        self.backlog.follow(0, table.memory_bytes() + bytes);
+        walk.owner = TableOwner::Aside(table, bytes);
+        self.walks.push(walk);
+        None
+    }
+}
+
+/// Saves entries of a table.
+pub(crate) struct Saver<'a> {
+    pub(crate) batch: &'a mut SnapshotBatch,
+    pub(crate) met: &'a mut Met,
+    pub(crate) backlog: &'a Backlog,
+    pub(crate) begun: Begun,
+    /// The database as it was called when the snapshot began.
+    pub(crate) db: DbIndex,
+}
+
+impl Saver<'_> {
+    /// Copies an entry unless it was gone when the snapshot began, or it is large.
+    pub(crate) fn save(&mut self, entry: &Entry, hasher: &KeyHasher) {
+        if entry.expiry(self.begun.at_ms, || self.begun.is_following).is_some() {
+            return;
+        }
+        if entry.has_slices(self.backlog.large_bytes_min) {
+            return self.met.0.push((hasher.hash(entry), entry.address()));
+        }
+        self.batch.push(self.db, entry);
+    }
+}
+
+/// Large collections that were met while their table was only read: hashes and addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Met(pub(crate) Vec<(u64, *const u8)>);
+
+impl Met {
+    /// Begins to save them, before their table changes.
+    pub(crate) fn begin(self, table: &mut Table<Entry>, mut begin: impl FnMut(&mut Entry)) {
+        for (hash, address) in self.0 {
+            let found = table.find_mut(hash, |entry| entry.address() == address);
+            begin(found.expect("the table has not changed"));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Waiters for keys: blocked clients, in the order in which they came.
+//!
+//! A waiter is registered under each of its keys, with all of their shards locked, after it has found
+//! nothing there ([`ShardLocks::wait`]). From then on a thread that changes a key in such a shard
+//! notes the key as ready, and looks up its waiters when the command is through
+//! ([`ShardLocks::take_ready`], [`ShardLocks::claim_waiter`]). It serves them itself, in their order;
+//! this module does not know how.
+//!
+//! **No wake-up is lost**: a waiter looks at its keys and is registered under the same locks. A change
+//! that comes later finds it registered. If that change finds the waiter claimed, it leaves a note
+//! (`state`).
+//!
+//! **Every waiter is served once**: see `state`.
+//!
+//! **No waiter is passed over**: the lock is given up while one is being served, and others may leave
+//! the queue meanwhile. So the search goes on behind a [`Sequence`], not at a position.
+//!
+//! Not every thread that changes keys can serve: what expires, is evicted, loaded or changed by a protocol
+//! without waiters is handed over when its locks are dropped ([`Keyspace::on_unserved`]).
+//!
+//! The thread that answers a waiter takes it out of its queues, with [`ShardLocks::forget_waiter`]. Where a shard
+//! is busy and the caller must not wait, the reaper does: until then its state keeps others from serving it.
+
+mod state;
+mod sync;
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+pub use state::{Cancelled, Claimed, Reason, Returned, WaiterState};
+
+use parking_lot::Mutex;
+
+use crate::db_index::{DbIndex, DbSet};
+
+/// A key that clients may wait for, in its database.
+pub type WaitKey = (DbIndex, Box<[u8]>);
+
+/// The order of arrival: a later waiter has a higher one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sequence(u64);
+
+/// Gives out sequence numbers, without end.
+#[derive(Debug, Default)]
+pub(crate) struct Sequences(AtomicU64);
+
+impl Sequences {
+    /// The next one. Waiters of the same key are given theirs under its lock, in their order.
+    pub(crate) fn next(&self) -> Sequence {
+        Sequence(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A client that waits for one of some keys.
+pub struct Waiter {
+    /// Which thread may answer it.
+    pub state: WaiterState,
+    /// Whether it has to learn that a key is gone.
+    pub wake_on_delete: bool,
+    pub(crate) sequence: Sequence,
+    pub(crate) keys: Box<[WaitKey]>,
+    /// It is in no queue any more.
+    pub(crate) is_forgotten: AtomicBool,
+    pub(crate) about: Box<dyn Any + Send + Sync>,
+}
+
+impl Waiter {
+    /// Its place in the order of arrival.
+    #[must_use]
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// The keys that it waits for.
+    #[must_use]
+    pub fn keys(&self) -> &[WaitKey] {
+        &self.keys
+    }
+
+    /// What was given for serving it, if it is of this type.
+    #[must_use]
+    pub fn about<T: Any>(&self) -> Option<&T> {
+        self.about.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter")
+            .field("sequence", &self.sequence)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The waiters for keys of one shard, behind its lock.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    pub(crate) queues: HashMap<WaitKey, Queue>,
+    /// How many there are in all queues.
+    pub(crate) len: usize,
+    /// Queues with a waiter that has to learn that the key is gone.
+    pub(crate) woken_on_delete: usize,
+}
+
+/// The waiters for one key, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    pub(crate) waiters: BTreeMap<Sequence, Arc<Waiter>>,
+    /// How many of them have to learn that the key is gone.
+    pub(crate) woken_on_delete: usize,
+}
+
+impl Waiters {
+    pub(crate) fn add(&mut self, key: WaitKey, waiter: Arc<Waiter>) {
+        let queue = self.queues.entry(key).or_default();
+        let wakes = waiter.wake_on_delete;
+        if queue.waiters.insert(waiter.sequence, waiter).is_some() {
+            return;
+        }
+        self.len += 1;
+        if wakes {
+            queue.woken_on_delete += 1;
+            self.woken_on_delete += usize::from(queue.woken_on_delete == 1);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &WaitKey, sequence: Sequence) {
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        let Some(waiter) = queue.waiters.remove(&sequence) else { return };
+        self.len -= 1;
+        if waiter.wake_on_delete {
+            queue.woken_on_delete -= 1;
+            self.woken_on_delete -= usize::from(queue.woken_on_delete == 0);
+        }
+        if queue.waiters.is_empty() {
+            self.queues.remove(key);
+        }
+    }
+
+    /// The waiters for a key, in their order, those after `after`.
+    pub(crate) fn queue(
+        &self,
+        key: &WaitKey,
+        after: Option<Sequence>,
+    ) -> impl Iterator<Item = &Arc<Waiter>> {
+        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let queue = self.queues.get(key).into_iter();
+        queue.flat_map(move |queue| queue.waiters.range(from)).map(|it| it.1)
+    }
+
+    /// All keys, each with what its waiters are about, in their order.
+    #[cfg(test)]
+    pub(crate) fn all<T: Any + Clone>(&self) -> Vec<(WaitKey, Vec<T>)> {
+        let about = |waiter: &Arc<Waiter>| waiter.about::<T>().expect("one type in a test").clone();
+        let queues = self.queues.iter();
+        queues.map(|(key, it)| (key.clone(), it.waiters.values().map(about).collect())).collect()
+    }
+
+    /// The keys of a database that have waiters.
+    pub(crate) fn keys_of(&self, dbs: &DbSet) -> impl Iterator<Item = &WaitKey> {
+        self.queues.keys().filter(|(db, _)| dbs.contains(*db))
+    }
+}
+
+/// The keys that a thread has made ready while there were waiters in their shards, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Ready(pub(crate) RefCell<ReadyKeys>);
+
+#[derive(Debug, Default)]
+pub(crate) struct ReadyKeys {
+    pub(crate) in_order: Vec<WaitKey>,
+    /// All of them once more, to find one.
+    sorted: BTreeSet<WaitKey>,
+}
+
+impl ReadyKeys {
+    pub(crate) fn add(&mut self, key: WaitKey) {
+        if self.sorted.insert(key.clone()) {
+            self.in_order.push(key);
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        let forgotten = self.in_order.drain(len.min(self.in_order.len())..);
+        forgotten.for_each(|key| _ = self.sorted.remove(&key));
+    }
+}
+
+impl Ready {
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().in_order.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> Vec<WaitKey> {
+        self.0.borrow().in_order.clone()
+    }
+
+    /// Forgets all but the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.0.get_mut().truncate(len);
+    }
+
+    #[cold]
+    pub(crate) fn note(&self, db: DbIndex, key: &[u8]) {
+        self.0.borrow_mut().add((db, key.into()));
+    }
+
+    /// The keys, in the order in which they became ready. None are left.
+    pub(crate) fn take(&mut self) -> Vec<WaitKey> {
+        std::mem::take(self.0.get_mut()).in_order
+    }
+}
+
+/// Keys that were changed by code that does not serve their waiters.
+#[derive(Default)]
+pub(crate) struct Unserved {
+    pub(crate) keys: Mutex<UnservedKeys>,
+    /// Told when some were handed over.
+    pub(crate) callback: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Default)]
+pub(crate) struct UnservedKeys {
+    /// Handed over by threads that do not serve. The callback is called for the first of them.
+    pub(crate) handed_over: ReadyKeys,
+    /// Left by workers that found the shard busy, which are woken when it is free. They are apart, because until
+    /// then no thread may look here.
+    pub(crate) left: ReadyKeys,
+}
+
+/// Waiters that have their answer and still stand in queues of busy shards.
+#[derive(Default)]
+pub(crate) struct Forgotten(pub(crate) Mutex<Vec<Arc<Waiter>>>);

@@ -1,0 +1,127 @@
+//! Rounds of aging: see [`crate::registries::aging`].
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::access::shard_locks::ShardLocks;
+use crate::data::entry::Entry;
+use crate::data::usage::{Access, Frequency, Tracking};
+use crate::registries::aging::{NEVER, Round};
+use crate::registries::pressure::Eviction;
+use crate::registries::reaper_wakeup::Left;
+
+/// This many buckets are looked at under one lock: some microseconds.
+const BUCKETS_PER_LOCK: usize = 64;
+
+/// This many times the lock is taken in one step: a fraction of a millisecond.
+const LOCKS_PER_STEP: usize = 32;
+
+impl ShardLocks<'_> {
+    /// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent. The
+    /// [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after
+    /// every few keys.
+    ///
+    /// # Panics
+    ///
+    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
+    pub fn age_uses(&mut self, now_ms: i64) {
+        while self.age_some(now_ms) == Left::Something {}
+    }
+
+    /// A step of a round, if one is due.
+    pub(crate) fn age_some(&mut self, now_ms: i64) -> Left {
+        let keyspace = self.keyspace();
+        self.release();
+        let mut round = keyspace.aging.round.lock();
+        if keyspace.aging.due_in_ms(now_ms) > 0 {
+            return Left::Nothing;
+        }
+        let mut at = round.take().unwrap_or(Round { began_ms: now_ms, shard: 0, db: 0, cursor: 0 });
+        let now_ms = at.began_ms;
+        let before_ms = match keyspace.aging.before_ms.load(Relaxed) {
+            NEVER => now_ms,
+            before_ms => before_ms,
+        };
+        let Eviction { policy, frequency: tuning, .. } = keyspace.eviction();
+        let tracking = policy.tracking();
+        let age = |entry: &mut Entry| {
+            let access = entry.access();
+            let aged = match tracking {
+                Tracking::Frequency => {
+                    Frequency::of(access).aged(&tuning, before_ms, now_ms).to_access()
+                }
+                Tracking::Time | Tracking::Uses => {
+                    let stamp = access.stamp.aged(before_ms / 1000, now_ms / 1000);
+                    Access { stamp, ..access }
+                }
+            };
+            entry.set_access(aged);
+        };
+        for _ in 0..LOCKS_PER_STEP {
+            if at.shard == keyspace.shard_count() {
+                keyspace.aging.before_ms.store(now_ms, Relaxed);
+                return Left::Nothing;
+            }
+            self.visit_some(&mut at, age);
+        }
+        *round = Some(at);
+        Left::Something
+    }
+
+    /// Visits the next entries of a shard, and moves on.
+    fn visit_some(&mut self, at: &mut Round, visit: impl Fn(&mut Entry)) {
+        let shard = &mut self.held(at.shard).shard;
+        for _ in 0..BUCKETS_PER_LOCK {
+            let next = shard.used().iter_from(at.db).next();
+            let Some(db) = next else {
+                *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
+                break;
+            };
+            // The one that the cursor belongs to may have been emptied, or exchanged with one that is not used.
+            let cursor = if db.get() == at.db { at.cursor } else { 0 };
+            at.cursor = shard.present_mut(db).table.visit_bucket_mut(cursor, &visit);
+            at.db = db.get() + usize::from(at.cursor == 0);
+        }
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::keyspace::{Keyspace, Options};
+    use crate::data::expiry::Expiry;
+    use crate::registries::aging::EVERY_MS;
+
+    #[test]
+    fn a_round_goes_on_a_step_at_a_time() {
+        const KEYS: usize = 60_000;
+        const BEGIN_MS: i64 = 1_700_000_000_000;
+        const HOURS: i64 = 18;
+        const END_MS: i64 = BEGIN_MS + HOURS * EVERY_MS;
+        let options = Options { shards: 1, databases: 100, ..Options::default() };
+        let keyspace = Keyspace::new(options).unwrap();
+        let mut locks = keyspace.locks();
+        let place =
+            |number: usize| (keyspace.db_index(number % 3 * 40).unwrap(), number.to_string());
+        for (db, name) in (0..KEYS).map(place) {
+            let key = keyspace.key(name.as_bytes());
+            locks.db(db, key.hash(), BEGIN_MS).set(key, b"", Expiry::Never).unwrap();
+        }
+        let mut steps = 0;
+        let mut round = |locks: &mut ShardLocks<'_>, now_ms: i64| {
+            while locks.age_some(now_ms) == Left::Something {
+                steps += 1;
+                assert_eq!(keyspace.aging.due_in_ms(now_ms), 0, "the reaper comes again at once");
+            }
+        };
+        // Seconds come round after half of this time.
+        (0..=HOURS).for_each(|hour| round(&mut locks, BEGIN_MS + hour * EVERY_MS));
+        assert_eq!(keyspace.aging.due_in_ms(END_MS), EVERY_MS);
+        assert!(steps > HOURS, "{steps} steps left something");
+        for (db, name) in (0..KEYS).map(place) {
+            let key = keyspace.key(name.as_bytes());
+            let idle = locks.db(db, key.hash(), END_MS).idle_seconds(key).unwrap();
+            assert!(idle.abs_diff(HOURS as u64 * 3600) <= 512, "{idle} in {}", db.get());
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Changing code, under the locks of all shards.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::access::shard_locks::{MultiShardGuard, ShardLocks};
+use crate::data::code::{CODE_NAME_LEN_MAX, CodeKind};
+use crate::error::Busy;
+
+/// Changes libraries of functions and scripts by name. All shards are locked as long as it is there.
+pub struct CodeEditor<'a, 'k>(MultiShardGuard<'a, 'k>);
+
+impl fmt::Debug for CodeEditor<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CodeEditor").finish_non_exhaustive()
+    }
+}
+
+impl<'k> ShardLocks<'k> {
+    /// Locks all shards, to change code.
+    ///
+    /// # Panics
+    ///
+    /// Under a [`MultiShardGuard`] that does not hold all shards.
+    pub fn edit_code(&mut self) -> CodeEditor<'_, 'k> {
+        CodeEditor(self.lock_all())
+    }
+
+    /// The same, unless a shard is busy and the locks are a worker's.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`]; see [`ShardLocks::try_lock_all`].
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn try_edit_code(&mut self) -> Result<CodeEditor<'_, 'k>, Busy> {
+        self.try_lock_all().map(CodeEditor)
+    }
+}
+
+impl CodeEditor<'_, '_> {
+    /// Gives a name this source, in place of the one that it has.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty or longer than [`CODE_NAME_LEN_MAX`].
+    pub fn put(&mut self, kind: CodeKind, name: &[u8], source: impl Into<Arc<[u8]>>) {
+        assert!((1..=CODE_NAME_LEN_MAX).contains(&name.len()), "a name of code");
+        self.set(kind, name, Some(source.into()));
+    }
+
+    /// Removes a source; whether there was one of this name.
+    pub fn remove(&mut self, kind: CodeKind, name: &[u8]) -> bool {
+        let is_there = self.0.locks().keyspace().code().get(kind, name).is_some();
+        if is_there {
+            self.set(kind, name, None);
+        }
+        is_there
+    }
+
+    fn set(&mut self, kind: CodeKind, name: &[u8], source: Option<Arc<[u8]>>) {
+        let locks = self.0.locks();
+        let (keyspace, undo) = (locks.keyspace(), locks.thread.undo.clone());
+        // Changes are counted by shard, and this one belongs to none.
+        let held = &mut locks.all_held()[0];
+        if let Some(undo) = &undo {
+            undo.count(held.index, held.stats);
+        }
+        held.stats.changes.add(1);
+        let before = keyspace.set_code(kind, name, source.clone());
+        if let Some(undo) = &undo {
+            undo.code_changes(kind, name, before);
+        }
+        if let Some(pending) = &locks.thread.effects.pending {
+            pending.push_code(kind, name, source.as_deref());
+        }
+    }
+}

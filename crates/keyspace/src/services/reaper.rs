@@ -1,0 +1,233 @@
+//! Active expiry, and freeing what is large, on a thread of its own.
+//!
+//! The reaper sleeps until the earliest deadline of all shards and then removes what is due, shard
+//! by shard, each in the order of its deadlines. It holds a shard's lock for [`EXPIRE_BATCH`] keys
+//! at most, so requests are hardly delayed. Once an hour it visits all entries, a few in each turn
+//! ([`crate::registries::aging`]). With nothing due it uses no processor time.
+//!
+//! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. The
+//! reaper frees the memory and triggers the events on time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::access::keyspace::Keyspace;
+use crate::access::shard::Held;
+use crate::access::shard_locks::ShardLocks;
+use crate::clock::Clock;
+use crate::data::deadline::NO_DEADLINE;
+use crate::db_index::DbIndex;
+use crate::registries::reaper_wakeup::Left;
+use crate::services::evict::Evicted;
+
+/// At most this many deadlines are handled under one lock: some microseconds.
+const EXPIRE_BATCH: usize = 32;
+
+/// At most this many keys are evicted in a round, each under a lock of its own.
+const EVICT_BATCH: usize = 64;
+
+/// The reaper sleeps at least this long between two rounds, so that a stream of keys with deadlines
+/// is handled in batches and not key by key. Keys expire up to this much late.
+const GRANULARITY_MS: i64 = 2;
+
+/// The reaper sleeps at most this long while there are deadlines: so late it notices when the
+/// machine's clock was set forward.
+const SLEEP_MS_MAX: i64 = 10_000;
+
+/// The background thread of a [`Keyspace`]. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Reaper {
+    keyspace: Arc<Keyspace>,
+    orders: Arc<Orders>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is told.
+#[derive(Debug, Default)]
+struct Orders {
+    ends: AtomicBool,
+    /// To be called once.
+    call: Mutex<Option<fn()>>,
+}
+
+impl Reaper {
+    /// Starts the thread, which asks `clock` for the time. A keyspace needs only one.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses a thread.
+    pub fn start(keyspace: Arc<Keyspace>, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let (mut reaper, body) = Self::prepare(keyspace, clock);
+        reaper.thread = Some(thread::Builder::new().name("reaper".into()).spawn(body)?);
+        Ok(reaper)
+    }
+
+    /// One without a thread, and what the thread does: for simulations.
+    #[doc(hidden)]
+    pub fn prepare(
+        keyspace: Arc<Keyspace>,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, impl FnOnce() + Send + 'static) {
+        let orders = Arc::<Orders>::default();
+        keyspace.lazy_free().begin_collecting();
+        let reaper =
+            Self { keyspace: Arc::clone(&keyspace), orders: Arc::clone(&orders), thread: None };
+        (reaper, move || run(&keyspace, &*clock, &orders))
+    }
+
+    /// Has the thread call this soon: an allocator may want to be told by the thread itself to give back what was
+    /// freed there.
+    pub fn call(&self, this: fn()) {
+        *self.orders.call.lock() = Some(this);
+        self.wake();
+    }
+
+    /// Makes the reaper look at the clock again. Only for clocks that are set by hand: the reaper
+    /// wakes by itself for earlier deadlines and for lazy-free items.
+    pub fn wake(&self) {
+        self.keyspace.reaper_wakeup.notify();
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.orders.ends.store(true, Ordering::Release);
+        self.keyspace.reaper_wakeup.notify();
+        if let Some(thread) = self.thread.take() {
+            // A panic in a sink was reported when it happened.
+            _ = thread.join();
+        }
+        self.keyspace.lazy_free().end_collecting();
+    }
+}
+
+fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
+    while !orders.ends.load(Ordering::Acquire) {
+        while keyspace.lazy_free().free_one() {}
+        let call = orders.call.lock().take();
+        if let Some(call) = call {
+            call();
+        }
+        let now_ms = clock.now_ms();
+        let mut locks = keyspace.locks();
+        locks.forget_others();
+        locks.end_dropped_watches();
+        if keyspace.cached.is_congested() {
+            // The keys that it would remove are invisible, or can wait: there would be more to tell.
+            drop(locks);
+            keyspace.reaper_wakeup.sleep(Duration::from_millis(GRANULARITY_MS as u64));
+            continue;
+        }
+        let begun = Instant::now();
+        let expired = locks.expire_some(now_ms);
+        let nanos = begun.elapsed().as_nanos() as u64;
+        keyspace.expiry_nanos.fetch_add(nanos, Ordering::Relaxed);
+        keyspace.longest_expiry_nanos.fetch_max(nanos, Ordering::Relaxed);
+        let evicted = match keyspace.is_following() {
+            false => locks.evict(now_ms, EVICT_BATCH),
+            true => Evicted::Nothing,
+        };
+        let trimmed = locks.trim_cached_keys();
+        let aged = locks.age_some(now_ms);
+        // Those who waited for the removed keys are told now, not after the sleep.
+        drop(locks);
+        let is_idle = [expired, trimmed, aged] == [Left::Nothing; 3];
+        if is_idle && evicted != Evicted::Some {
+            sleep(keyspace, now_ms);
+        }
+    }
+}
+
+fn sleep(keyspace: &Keyspace, now_ms: i64) {
+    let sleep_ms = sleep_ms(keyspace, now_ms);
+    // A deadline that comes less than the granularity before the end of the sleep can wait for it. The first
+    // deadline of all wakes the reaper in any case: from then on it looks at the clock more often.
+    let is_watching = keyspace.next_deadline_ms().is_some();
+    let until_ms = if is_watching { now_ms + sleep_ms - GRANULARITY_MS } else { NO_DEADLINE };
+    keyspace.reaper_wakeup.announce_sleep(until_ms);
+    if self::sleep_ms(keyspace, now_ms) >= sleep_ms && keyspace.lazy_free().is_empty() {
+        keyspace.reaper_wakeup.sleep(Duration::from_millis(sleep_ms as u64));
+    }
+}
+
+/// How long to sleep: until the earliest deadline, but not so long that the clock is not looked at, or until the
+/// next round of aging.
+fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
+    let aging_ms = keyspace.aging.due_in_ms(now_ms);
+    let deadline_ms = keyspace
+        .next_deadline_ms()
+        .filter(|_| !keyspace.is_following())
+        .map_or(i64::MAX, |deadline_ms| deadline_ms.saturating_sub(now_ms).min(SLEEP_MS_MAX));
+    aging_ms.min(deadline_ms).max(GRANULARITY_MS)
+}
+
+impl ShardLocks<'_> {
+    /// Removes all keys whose deadline has come: what the reaper does, for keyspaces without one. The lock
+    /// of a shard is released after every few keys.
+    pub fn expire_due(&mut self, now_ms: i64) {
+        while self.expire_some(now_ms) == Left::Something {}
+    }
+
+    /// One round over all shards, a batch of keys from each.
+    fn expire_some(&mut self, now_ms: i64) -> Left {
+        let mut left = Left::Nothing;
+        let keyspace = self.keyspace();
+        if keyspace.is_following() {
+            return left;
+        }
+        let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
+        for (index, (keys_ms, fields_ms)) in times.enumerate() {
+            if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {
+                // A program may hold it without end: it comes after the next sleep again.
+                if self.try_reach_shard(index)
+                    && self.expire_shard(index, now_ms) == Left::Something
+                {
+                    left = Left::Something;
+                }
+                self.release();
+            }
+        }
+        left
+    }
+
+    /// Removes keys of one shard whose deadline has come, in the order of their deadlines, until
+    /// none is left or [`EXPIRE_BATCH`] items of the heaps were handled.
+    fn expire_shard(&mut self, index: usize, now_ms: i64) -> Left {
+        let keyspace = self.keyspace();
+        for _ in 0..EXPIRE_BATCH {
+            let due = next_due(self.held(index), now_ms);
+            // Another server may decide about it by now.
+            let Some((db, what)) = due.filter(|_| !keyspace.is_following()) else { break };
+            let mut db = self.shard_db(index, db, now_ms);
+            match what {
+                Due::Key => db.expire_next(),
+                Due::Fields => db.expire_next_fields(),
+            }
+        }
+        let held = self.held(index);
+        held.publish_next_deadline(keyspace);
+        let is_due = next_due(held, now_ms).is_some() && !keyspace.is_following();
+        if is_due { Left::Something } else { Left::Nothing }
+    }
+}
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Key,
+    Fields,
+}
+
+/// The database of a shard with the earliest deadline, if that has come, and what it is that of.
+fn next_due(held: &Held<'_>, now_ms: i64) -> Option<(DbIndex, Due)> {
+    let times = held.shard.dbs().flat_map(|(db, data)| {
+        let key = data.deadlines.next_ms().map(|time_ms| (time_ms, db, Due::Key));
+        let fields = data.field_deadlines.next_ms().map(|time_ms| (time_ms, db, Due::Fields));
+        key.into_iter().chain(fields)
+    });
+    times.min().filter(|(deadline_ms, ..)| *deadline_ms <= now_ms).map(|(_, db, what)| (db, what))
+}

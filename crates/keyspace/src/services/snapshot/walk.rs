@@ -1,0 +1,100 @@
+//! The part of a shard in a snapshot.
+
+use crate::access::shard::Shard;
+use crate::data::key::KeyHasher;
+use crate::db_index::DbIndex;
+use crate::registries::flushed::Flushed;
+use crate::registries::snapshot::batch::SnapshotBatch;
+use crate::registries::snapshot::shard::{Met, Saver, TableOwner, TableWalk, Turn};
+
+/// Buckets that are copied under one lock, at most: up to 170 entries, some ten microseconds.
+const BUCKETS_PER_LOCK: usize = 12;
+
+impl Shard {
+    /// To be called before anything happens to entries of this hash, if there is a snapshot.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn save_before_change(&mut self, db: DbIndex, hash: u64, hasher: &KeyHasher) {
+        // Taken out and put back, for it looks at a table of the same shard.
+        if let Some(mut part) = self.snapshot.take() {
+            part.before_change(db, &mut self.present_mut(db).table, hash, hasher);
+            self.snapshot = Some(part);
+        }
+    }
+
+    /// To be called after two databases were exchanged.
+    pub(crate) fn save_after_swap(&mut self, a: DbIndex, b: DbIndex) {
+        if let Some(part) = &mut self.snapshot {
+            part.swapped(a, b);
+        }
+    }
+
+    /// To be called with a table that was taken out of its database. A snapshot that has not seen
+    /// all of it keeps it, otherwise it is given back.
+    pub(crate) fn save_flushed(
+        &mut self,
+        db: DbIndex,
+        table: Flushed,
+        entry_bytes: usize,
+    ) -> Option<Flushed> {
+        match &mut self.snapshot {
+            Some(part) => part.flushed(db, table, entry_bytes),
+            None => Some(table),
+        }
+    }
+
+    /// Copies the next entries into `batch`. A table that was flushed and is done with goes into
+    /// `done`, to be freed when the lock is released.
+    pub(super) fn walk_on(
+        &mut self,
+        hasher: &KeyHasher,
+        batch: &mut SnapshotBatch,
+        done: &mut Vec<Flushed>,
+    ) -> Turn {
+        let Some(mut part) = self.snapshot.take() else { return Turn::Unfinished };
+        let mut buckets = 0;
+        while let Some(TableWalk { db, owner, walk }) = part.walks.last_mut() {
+            let mut met = Met::default();
+            let (backlog, begun) = (&*part.backlog, part.begun);
+            let mut saver = Saver { batch, met: &mut met, backlog, begun, db: *db };
+            while !walk.is_complete() && buckets < BUCKETS_PER_LOCK && !saver.batch.is_full() {
+                let table = match owner {
+                    TableOwner::Db(at) => &self.db(*at).table,
+                    TableOwner::Aside(table, _) => table,
+                };
+                walk.advance(table, hasher, |entry| saver.save(entry, hasher));
+                buckets += 1;
+            }
+            match owner {
+                TableOwner::Db(at) => {
+                    let table = &mut self.present_mut(*at).table;
+                    met.begin(table, |entry| backlog.larges.begin(*db, *at, entry));
+                }
+                TableOwner::Aside(table, bytes) => {
+                    let before = table.memory_bytes() + *bytes;
+                    for (hash, address) in met.0 {
+                        let entry = table.take(hash, hasher, |entry| entry.address() == address);
+                        let entry = entry.expect("it was met just now");
+                        *bytes -= entry.allocated_bytes();
+                        backlog.larges.begin_with(*db, entry);
+                    }
+                    backlog.follow(before, table.memory_bytes() + *bytes);
+                }
+            }
+            if !walk.is_complete() {
+                part.follow();
+                self.snapshot = Some(part);
+                return Turn::Unfinished;
+            }
+            if let Some(TableWalk { owner: TableOwner::Aside(table, bytes), .. }) = part.walks.pop()
+            {
+                part.backlog.follow(table.memory_bytes() + bytes, 0);
+                done.push(table);
+            }
+        }
+        // Only the copies are left, which are handed on, and counted there.
+        part.backlog.follow(part.followed, part.copies.memory_bytes());
+        part.followed = part.copies.memory_bytes();
+        Turn::Finished(part)
+    }
+}

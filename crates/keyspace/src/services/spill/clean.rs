@@ -1,0 +1,122 @@
+//! Moves values out of segments with little live data, so that these can be removed.
+//!
+//! A value on disk does not know its key, which may have been renamed since. So a pass over all keys
+//! finds those with a location in one of the segments. It reads memory only, and pays because one pass
+//! cleans many segments.
+
+use tierce_cask::{ColdLocation, ColdRefusal};
+
+use super::gather::SpillBatch;
+use crate::access::keyspace::Keyspace;
+use crate::db_index::DbIndex;
+
+/// Keys visited under one lock.
+const KEYS_PER_LOCK: usize = 64;
+
+/// A pass over all keys for those with a location in some segments.
+#[derive(Debug)]
+pub struct Cleaning {
+    /// Sorted.
+    segments: Vec<u32>,
+    /// Where the next step begins: database, shard, position in the shard's table.
+    db: usize,
+    shard: usize,
+    position: u64,
+    /// What was found and is not moved yet, those first that are to be moved last.
+    found: Vec<Found>,
+}
+
+/// A key and where its value is.
+#[derive(Debug)]
+struct Found {
+    db: DbIndex,
+    key: Vec<u8>,
+    location: ColdLocation,
+}
+
+impl Cleaning {
+    /// Begins a pass for these segments.
+    pub fn begin(mut segments: Vec<u32>) -> Self {
+        segments.sort_unstable();
+        Self { segments, db: 0, shard: 0, position: 0, found: Vec::new() }
+    }
+
+    /// Looks at some keys, reads the values of those that are in one of the segments, and adds them to
+    /// the batch, about `bytes_max` bytes, but one value at least; `false` at the end of the pass. A
+    /// key that SWAPDB moves meanwhile may be missed; its segment stays then until the next pass, and
+    /// so does one with a value that no batch takes.
+    ///
+    /// # Errors
+    ///
+    /// When a value cannot be read, which then stays where it is.
+    pub fn step(
+        &mut self,
+        keyspace: &Keyspace,
+        batch: &mut SpillBatch,
+        bytes_max: usize,
+    ) -> Result<bool, tierce_cask::Error> {
+        let Some(store) = keyspace.cold_store() else { return Ok(false) };
+        if self.found.is_empty() {
+            self.find(keyspace, bytes_max);
+        }
+        let next = self.take_next(bytes_max);
+        let locations: Vec<ColdLocation> = next.iter().map(|found| found.location).collect();
+        for (found, value) in next.into_iter().zip(store.read_many(&locations)) {
+            let value = match value {
+                Ok(value) => value,
+                // It was changed or moved since, and its segment has gone.
+                Err(tierce_cask::Error::Missing { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            match batch.push_moved(found.db, &found.key, found.location, &value) {
+                Ok(()) | Err(ColdRefusal::TooLong) => {}
+                Err(ColdRefusal::Full) => self.found.push(found),
+            }
+        }
+        Ok(!self.found.is_empty() || keyspace.db_index(self.db).is_some())
+    }
+
+    /// Looks at keys until some were found whose values have about `bytes_max` bytes.
+    fn find(&mut self, keyspace: &Keyspace, bytes_max: usize) {
+        let mut bytes = 0;
+        while bytes < bytes_max {
+            let Some(db) = keyspace.db_index(self.db) else { break };
+            bytes += self.clean_some(keyspace, db);
+        }
+        let order = |found: &Found| (found.location.segment, found.location.stored_order());
+        self.found.sort_by_key(|found| std::cmp::Reverse(order(found)));
+    }
+
+    /// Those that are next, as many as have `bytes_max` bytes, but one at least.
+    fn take_next(&mut self, bytes_max: usize) -> Vec<Found> {
+        let (mut next, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some(found) = self.found.pop()
+        {
+            bytes += found.location.stored_len() as usize;
+            next.push(found);
+        }
+        next
+    }
+
+    /// Looks at some keys of one shard. Returns the bytes of the values that it found.
+    fn clean_some(&mut self, keyspace: &Keyspace, db: DbIndex) -> usize {
+        let mut bytes = 0;
+        let (segments, found) = (&self.segments, &mut self.found);
+        let mut locks = keyspace.locks();
+        let visit = |entry: &crate::data::entry::Entry| {
+            let Some(location) = entry.location() else { return };
+            if segments.binary_search(&location.segment).is_ok() {
+                bytes += location.stored_len() as usize;
+                found.push(Found { db, key: entry.key().to_vec(), location });
+            }
+        };
+        self.position = locks.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, visit);
+        drop(locks);
+        if self.position == 0 {
+            self.shard = (self.shard + 1) % keyspace.shard_count();
+            self.db += usize::from(self.shard == 0);
+        }
+        bytes
+    }
+}

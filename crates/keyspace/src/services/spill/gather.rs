@@ -1,0 +1,245 @@
+//! Chooses cold values and copies them.
+//!
+//! The choice is that of eviction, a clock hand over the index ([`crate::services::coldest`]), but a few at a time: of
+//! some dozen entries whose values are in memory, the coldest quarter. A value that is on disk already is
+//! dropped from memory at once; the others are copied, to be written without any lock.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tierce_cask::{ColdBatch, ColdLimits, ColdLocation, ColdRefusal};
+use tierce_collections::Collection;
+
+use crate::access::accounting::Accounting;
+use crate::access::db::Db;
+use crate::access::shard_locks::ShardLocks;
+use crate::data::cold_value;
+use crate::data::entry::{Attributes, Content, Entry, Kind, Spilled};
+use crate::data::value::StrView;
+use crate::db_index::DbIndex;
+use crate::random::mix;
+use crate::registries::policy::{Measure, Scope};
+use crate::services::coldest::{Candidate, ColdSearch};
+
+/// Shorter strings stay in memory: what remembers where they are takes about as much.
+const STRING_LEN_MIN: usize = 64;
+
+/// The same for collections, which have more around them.
+const COLLECTION_BYTES_MIN: usize = 128;
+
+/// Larger collections stay in memory: turning them into bytes and back would keep a shard locked for
+/// milliseconds.
+const COLLECTION_BYTES_MAX: usize = 1 << 20;
+
+/// Of how many entries that are looked at the coldest quarter goes.
+const LOOKS: usize = 40;
+
+/// Values on their way to the disk, with the keys they belong to.
+#[derive(Debug, Default)]
+pub struct SpillBatch {
+    pub(super) values: ColdBatch,
+    pub(super) items: Vec<Item>,
+    /// The keys, one behind the other.
+    pub(super) keys: Vec<u8>,
+    /// Large strings, whose bytes are not copied yet. There is room for all of them.
+    blobs: Vec<(Item, Arc<Vec<u8>>)>,
+    blob_bytes: usize,
+    /// The addresses of the entries whose values are copied. They stay in memory until the batch is written,
+    /// and would be the coldest of their shard again.
+    copied: HashSet<usize>,
+}
+
+/// When so much is to be written, no more is gathered: what a large string adds is copied.
+const ENOUGH_BYTES: usize = 1 << 20;
+
+/// Whose value it is.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) db: DbIndex,
+    pub(super) key: Range<usize>,
+    /// Where the value is already, if it is only moved.
+    pub(super) moved_from: Option<ColdLocation>,
+}
+
+impl SpillBatch {
+    /// A batch that takes no more than `limits` say. What is longer stays in memory.
+    pub fn with_limits(limits: ColdLimits) -> Self {
+        Self { values: ColdBatch::with_limits(limits), ..Self::default() }
+    }
+
+    /// Bytes to write, about.
+    pub fn bytes(&self) -> usize {
+        self.values.bytes() + self.blob_bytes
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.blobs.is_empty()
+    }
+
+    /// The values, in the order of the locations that [`ShardLocks::spill`] wants to know. Copies large strings.
+    pub fn values(&mut self) -> &mut ColdBatch {
+        for (item, blob) in self.blobs.drain(..) {
+            // One that is refused all the same stays in memory.
+            if self.values.push(|out| cold_value::encode_blob(&blob, out)).is_ok() {
+                self.items.push(item);
+            }
+        }
+        self.blob_bytes = 0;
+        &mut self.values
+    }
+
+    /// Forgets all of it and keeps up to `kept_max` bytes of memory.
+    pub fn clear(&mut self, kept_max: usize) {
+        self.values.clear(kept_max);
+        self.items.clear();
+        self.keys.clear();
+        self.blobs.clear();
+        self.blob_bytes = 0;
+        self.copied.clear();
+    }
+
+    fn item(&mut self, db: DbIndex, key: &[u8], moved_from: Option<ColdLocation>) -> Item {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        Item { db, key: start..self.keys.len(), moved_from }
+    }
+
+    /// Takes the value of an entry. Large strings are only shared, if there will be room for them.
+    fn push(&mut self, db: DbIndex, entry: &Entry) -> Result<(), ColdRefusal> {
+        if let Ok(StrView::Shared(blob)) = entry.string() {
+            let waiting = self.blobs.iter().map(|(_, blob)| blob.len());
+            self.values.takes(waiting.chain([blob.len()]).map(cold_value::blob_len))?;
+            let item = self.item(db, entry.key(), None);
+            self.blob_bytes += blob.len();
+            self.blobs.push((item, blob.to_arc()));
+            return Ok(());
+        }
+        self.values.push(|out| cold_value::encode(entry, out))?;
+        let item = self.item(db, entry.key(), None);
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// Adds a value that is only moved.
+    pub(super) fn push_moved(
+        &mut self,
+        db: DbIndex,
+        key: &[u8],
+        from: ColdLocation,
+        value: &[u8],
+    ) -> Result<(), ColdRefusal> {
+        self.values.push(|out| out.extend_from_slice(value))?;
+        let item = self.item(db, key, Some(from));
+        self.items.push(item);
+        Ok(())
+    }
+}
+
+/// What [`ShardLocks::gather_cold`] came to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Gathered {
+    /// Values that were copied.
+    pub copied: usize,
+    /// Values that were on disk already and are not in memory any more.
+    pub forgotten: usize,
+}
+
+impl ShardLocks<'_> {
+    /// Forgets some cold values of one shard that are on disk already, and copies others. Releases the
+    /// shard of the last request, and the one it has used.
+    ///
+    /// # Panics
+    ///
+    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
+    pub fn gather_cold(&mut self, batch: &mut SpillBatch, now_ms: i64) -> Gathered {
+        let keyspace = self.keyspace();
+        let tuning = keyspace.eviction().frequency;
+        let turn = keyspace.pressure.turn();
+        let random = mix(turn as u64 ^ now_ms as u64);
+        let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
+        let mut search = ColdSearch { keyspace, scope, measure, tuning, now_ms, random, want };
+        let shard = keyspace.larger_shard(scope, turn, mix(random) as usize);
+        let len_max = batch.values.limits().value_len_max;
+        let coldest = search.coldest_few(self.held(shard), |entry| {
+            let is_new = batch.copied.is_empty() || !batch.copied.contains(&entry.address().addr());
+            is_new && is_worth_it(entry, len_max, now_ms)
+        });
+        let mut gathered = Gathered::default();
+        for candidate in coldest {
+            if gathered.copied > 0 && batch.bytes() >= ENOUGH_BYTES {
+                break;
+            }
+            match self.shard_db(shard, candidate.db, now_ms).gather(&candidate, batch) {
+                Some(Fate::Forgotten) => gathered.forgotten += 1,
+                Some(Fate::Copied) => gathered.copied += 1,
+                None => {}
+            }
+        }
+        self.release();
+        gathered
+    }
+}
+
+/// What became of a candidate.
+enum Fate {
+    Forgotten,
+    Copied,
+}
+
+impl Db<'_> {
+    fn gather(&mut self, candidate: &Candidate, batch: &mut SpillBatch) -> Option<Fate> {
+        let at = self.at;
+        let hash = at.keyspace.hasher.table_hash(candidate.hash);
+        let table = &mut self.present().table;
+        let entry = table.find_mut(hash, |entry| entry.address() == candidate.address)?;
+        let Some(location) = entry.location() else {
+            batch.push(candidate.db, entry).ok()?;
+            batch.copied.insert(entry.address().addr());
+            return Some(Fate::Copied);
+        };
+        let before = Accounting::of(entry);
+        let displaced = forget_value(entry, location);
+        let after = Accounting::of(entry);
+        self.account(candidate.hash, before, after);
+        self.at.keyspace.free_displaced(displaced);
+        Some(Fate::Forgotten)
+    }
+}
+
+/// Leaves the value of an entry to the disk. What the entry owned elsewhere is returned.
+pub(super) fn forget_value(
+    entry: &mut Entry,
+    location: ColdLocation,
+) -> Option<crate::data::entry::OutOfLine> {
+    let content = Content::Spilled(Spilled::of(entry, location));
+    let attributes = Attributes { location: None, ..entry.attributes() };
+    entry.replace(content, entry.deadline_ms(), attributes)
+}
+
+fn may_go(collection: &Collection) -> bool {
+    let bytes = collection.allocated_bytes();
+    // Fields with deadlines are removed in memory when these come.
+    let has_deadlines =
+        matches!(collection, Collection::Hash(hash) if hash.next_deadline_ms().is_some());
+    (COLLECTION_BYTES_MIN..COLLECTION_BYTES_MAX).contains(&bytes) && !has_deadlines
+}
+
+/// Whether memory is won if the value of an entry goes to disk, and a batch takes what is as long as
+/// `len_max`.
+fn is_worth_it(entry: &Entry, len_max: usize, now_ms: i64) -> bool {
+    let may_be_written = |len: usize| cold_value::blob_len(len) <= len_max;
+    let is_long = match entry.kind() {
+        Kind::Spilled | Kind::Int => false,
+        Kind::Embedded | Kind::Raw => entry
+            .string()
+            .is_ok_and(|string| string.len() >= STRING_LEN_MIN && may_be_written(string.len())),
+        Kind::Blob => entry.string().is_ok_and(|string| may_be_written(string.len())),
+        Kind::Collection => {
+            let may_go = entry.collection().is_some_and(|collection| may_go(&collection));
+            may_go && entry.snapshot_id().is_none()
+        }
+    };
+    is_long && !entry.is_expired(now_ms)
+}
