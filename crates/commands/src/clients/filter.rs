@@ -119,11 +119,6 @@ impl Filter {
         Ok(())
     }
 
-    /// All clients that are this user.
-    pub fn for_user(user: UserId) -> Self {
-        Self { user: Some(user), ..Self::default() }
-    }
-
     /// The client that `CLIENT KILL addr` means.
     pub fn for_address(addr: &[u8]) -> Self {
         Self { addr: Some(String::from_utf8_lossy(addr).into_owned()), ..Self::default() }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tierce_collections::stream::{Pending, State, StreamId};
 use tierce_collections::{Stream, StreamLimits};
+use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{CollectionPart, SavedCollection, StreamFields};
 use tierce_rdb as rdb;
 
@@ -15,13 +16,14 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
     let mut groups: HashMap<&[u8], usize> = HashMap::new();
     let mut consumers: HashMap<(&[u8], &[u8]), usize> = HashMap::new();
     for part in collection.parts() {
-        match part {
-            CollectionPart::StreamState(state) => stream.state = saved_state(state),
-            CollectionPart::StreamEntry { id, fields } => {
+        let CollectionPart::Stream(edit) = part else { continue };
+        match edit {
+            StreamEdit::State(state) => stream.state = saved_state(state),
+            StreamEdit::Entry { id, fields } => {
                 let fields = saved_fields(fields, stream.entries.last());
                 stream.entries.push(rdb::StreamEntry { id: saved_id(id), fields });
             }
-            CollectionPart::Group { name, last_delivered, entries_read } => {
+            StreamEdit::Group { name, last_delivered, entries_read, .. } => {
                 groups.insert(name, stream.groups.len());
                 let (name, last_delivered) = (name.to_vec(), saved_id(last_delivered));
                 let consumers = Vec::new();
@@ -34,7 +36,7 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
                 };
                 stream.groups.push(group);
             }
-            CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
+            StreamEdit::Consumer { group, name, seen_ms, active_ms } => {
                 let Some(saved) = groups.get(group).map(|at| &mut stream.groups[*at]) else {
                     continue;
                 };
@@ -42,7 +44,7 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
                 let (name, pending) = (name.to_vec(), Vec::new());
                 saved.consumers.push(rdb::Consumer { name, seen_ms, active_ms, pending });
             }
-            CollectionPart::Pending { group, consumer, delivery, ids } => {
+            StreamEdit::Pending { group, consumer, delivery, ids } => {
                 let places = (groups.get(group), consumers.get(&(group, consumer)));
                 let (Some(group), Some(consumer)) = places else { continue };
                 let consumer = &mut stream.groups[*group].consumers[*consumer];

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use tierce_collections::CollectionKind;
 use tierce_collections::stream::StreamId;
+use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{
     CodeKind, CodeSet, CollectionPart, DbIndex, IntText, Keyspace, SavedCollection, SavedValue,
     VersionFor,
@@ -118,33 +119,33 @@ pub fn add_parts(value: &mut Value, saved: &SavedCollection<'_>) {
                 let before = fields.insert(string(name), field);
                 assert_eq!(before, None, "a field comes twice");
             }
-            (Value::Stream(stream), part) => add_to_stream(stream, part),
+            (Value::Stream(stream), CollectionPart::Stream(edit)) => add_to_stream(stream, edit),
             (value, part) => panic!("{part:?} is no part of {value:?}"),
         }
     }
 }
 
-fn add_to_stream(stream: &mut Stream, part: CollectionPart<'_>) {
-    match part {
-        CollectionPart::StreamState(state) => {
+fn add_to_stream(stream: &mut Stream, edit: StreamEdit<'_>) {
+    match edit {
+        StreamEdit::State(state) => {
             stream.last_id = id(state.last_id);
             stream.max_deleted_id = id(state.max_deleted_id);
             stream.entries_added = state.entries_added;
         }
-        CollectionPart::StreamEntry { id: of, fields } => {
+        StreamEdit::Entry { id: of, fields } => {
             let fields = fields.map(|(name, value)| (string(name), string(value))).collect();
             assert_eq!(stream.entries.insert(id(of), fields), None, "an entry comes twice");
         }
-        CollectionPart::Group { name, last_delivered, entries_read } => {
+        StreamEdit::Group { name, last_delivered, entries_read, .. } => {
             let last_delivered = id(last_delivered);
             let group = Group { last_delivered, entries_read, ..Group::default() };
             assert_eq!(stream.groups.insert(string(name), group), None, "a group comes twice");
         }
-        CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
+        StreamEdit::Consumer { group, name, seen_ms, active_ms } => {
             let group = stream.groups.get_mut(&string(group)).expect("a group that came before");
             group.consumers.insert(string(name), (seen_ms, active_ms));
         }
-        CollectionPart::Pending { group, consumer, delivery, ids } => {
+        StreamEdit::Pending { group, consumer, delivery, ids } => {
             let group = stream.groups.get_mut(&string(group)).expect("a group that came before");
             let pending = || (string(consumer), delivery.at_ms, delivery.count);
             group.pending.extend(ids.map(|of| (id(of), pending())));

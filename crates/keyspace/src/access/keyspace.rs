@@ -250,11 +250,6 @@ impl Keyspace {
         self.reaper_wakeup.notify();
     }
 
-    /// The data are not those of a stream: some were lost. Before they are logged.
-    pub fn forget_stream_place(&self) {
-        *self.stream_place.lock() = None;
-    }
-
     /// What was loaded is that of a place, as a snapshot says.
     pub fn note_loaded_place(&self, place: StreamPlace) {
         *self.stream_place.lock() = Some(place);

@@ -9,7 +9,7 @@ use crate::access::shard::Held;
 use crate::access::shard_locks::ShardLocks;
 use crate::change::interest::Interest;
 use crate::data::key::Key;
-use crate::db_index::{DbIndex, DbSet};
+use crate::db_index::DbIndex;
 use crate::error::Busy;
 use crate::planted::{self, Fault};
 use crate::registries::waiters::{
@@ -79,13 +79,6 @@ impl ShardLocks<'_> {
             let ready = self.thread.effects.notices_mut().ready.0.get_mut();
             taken.for_each(|key| ready.add(key));
         }
-    }
-
-    /// Notes all keys with waiters as changed: to be called when keys have come to be in a way
-    /// that passes no change of each.
-    pub fn note_all_waiters(&mut self) {
-        let dbs: DbSet = self.keyspace().db_indices().collect();
-        self.lock_all().locks().note_waiters_of(&dbs);
     }
 
     /// Whether keys were changed with these locks that clients may wait for.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tierce_collections::CollectionKind;
 use tierce_harness::effort;
+use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{
     CodeKind, CollectionPart, IntText, ItemNote, Keyspace, Marks, Options, SavedCollection,
     SavedValue, Snapshot, SnapshotPiece,
@@ -52,10 +53,10 @@ type Content = (Option<i64>, ItemNote, Vec<String>);
 
 fn parts(collection: &SavedCollection<'_>, into: &mut Vec<String>) {
     into.extend(collection.parts().map(|part| match part {
-        CollectionPart::StreamEntry { id, fields } => {
+        CollectionPart::Stream(StreamEdit::Entry { id, fields }) => {
             format!("{id:?} {:?}", fields.collect::<Vec<_>>())
         }
-        CollectionPart::Pending { group, consumer, delivery, ids } => {
+        CollectionPart::Stream(StreamEdit::Pending { group, consumer, delivery, ids }) => {
             format!("{group:?} {consumer:?} {delivery:?} {:?}", ids.collect::<Vec<_>>())
         }
         // As in Redis, small sorted sets forget the sign of zero, so that is no part of a value.

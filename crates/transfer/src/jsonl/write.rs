@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tierce_collections::CollectionKind;
 use tierce_collections::stream::StreamId;
+use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{
     CodeKind, CodeSet, CollectionPart, DbIndex, IntText, ItemNote, SavedCollection, SavedEntry,
     SavedValue, Snapshot, SnapshotPiece,
@@ -221,7 +222,9 @@ impl<W: Write> Lines<W> {
 
     fn elements(&mut self, head: &Head<'_>, slice: &SavedCollection<'_>) -> io::Result<()> {
         for part in slice.parts() {
-            if let CollectionPart::Pending { group, consumer, delivery, ids } = part {
+            if let CollectionPart::Stream(StreamEdit::Pending { group, consumer, delivery, ids }) =
+                part
+            {
                 let (ids, whose): (Vec<_>, _) = (ids.collect(), [group, consumer]);
                 for ids in ids.chunks(PENDING_IDS) {
                     self.next_element(head)?;
@@ -245,6 +248,7 @@ impl<W: Write> Lines<W> {
 }
 
 fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
+    use CollectionPart::Stream;
     match part {
         CollectionPart::Element(element) | CollectionPart::Member(element) => {
             bytes::write(line, element);
@@ -266,14 +270,14 @@ fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
             }
             line.push(b']');
         }
-        CollectionPart::StreamState(state) => write!(
+        Stream(StreamEdit::State(state)) => write!(
             line,
             "{{\"state\":{{\"last_id\":{},\"max_deleted_id\":{},\"entries_added\":{}}}}}",
             Id(state.last_id),
             Id(state.max_deleted_id),
             state.entries_added
         )?,
-        CollectionPart::StreamEntry { id, fields } => {
+        Stream(StreamEdit::Entry { id, fields }) => {
             write!(line, "{{\"entry\":{{\"id\":{},\"fields\":[", Id(id))?;
             for (at, (name, value)) in fields.enumerate() {
                 line.extend_from_slice(if at == 0 { b"" } else { b"," });
@@ -283,7 +287,7 @@ fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
             }
             line.extend_from_slice(b"]}}");
         }
-        CollectionPart::Group { name, last_delivered, entries_read } => {
+        Stream(StreamEdit::Group { name, last_delivered, entries_read, .. }) => {
             line.extend_from_slice(b"{\"group\":{\"name\":");
             bytes::write(line, name);
             write!(line, ",\"last_delivered\":{}", Id(last_delivered))?;
@@ -292,7 +296,7 @@ fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
             }
             line.extend_from_slice(b"}}");
         }
-        CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
+        Stream(StreamEdit::Consumer { group, name, seen_ms, active_ms }) => {
             line.extend_from_slice(b"{\"consumer\":{\"group\":");
             bytes::write(line, group);
             line.extend_from_slice(b",\"name\":");

@@ -541,20 +541,7 @@ impl Sealed for Stream {
     }
 
     fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
-        Ok(match StreamEdit::read(code, edit)? {
-            StreamEdit::State(state) => CollectionPart::StreamState(state),
-            StreamEdit::Entry { id, fields } => CollectionPart::StreamEntry { id, fields },
-            StreamEdit::Group { name, last_delivered, entries_read, .. } => {
-                CollectionPart::Group { name, last_delivered, entries_read }
-            }
-            StreamEdit::Consumer { group, name, seen_ms, active_ms } => {
-                CollectionPart::Consumer { group, name, seen_ms, active_ms }
-            }
-            StreamEdit::Pending { group, consumer, delivery, ids } => {
-                CollectionPart::Pending { group, consumer, delivery, ids }
-            }
-            _ => return Err(edit.malformed("no edit of a whole stream")),
-        })
+        StreamEdit::read(code, edit).map(CollectionPart::Stream)
     }
 }
 
