@@ -26,14 +26,6 @@ pub enum Error {
     /// The value is on disk, and could not be read.
     #[error("the value is on disk and cannot be read")]
     Unreadable,
-    /// What was done under a guard takes more to be taken back than is allowed.
-    #[error("taking the changes back needs {bytes} bytes, more than the {max} allowed")]
-    UndoTooLarge {
-        /// Bytes that are needed.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
     /// The value would become longer than
     /// [`Options::value_len_max`](crate::Options::value_len_max).
     #[error("a value of {len} bytes is longer than the {max} allowed")]

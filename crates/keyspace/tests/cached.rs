@@ -186,7 +186,7 @@ fn a_change_that_is_rolled_back_may_be_told_but_is_never_missed_afterwards() {
     read(&keyspace, b"k", 1);
     let mut locks = keyspace.locks();
     let mut all = locks.lock_all();
-    all.locks().begin_undo(1 << 20);
+    all.locks().begin_undo();
     let key = keyspace.key(b"k");
     all.locks().db(DbIndex::ZERO, key.hash(), NOW_MS).set(key, "v", Expiry::Never).unwrap();
     all.locks().rollback();

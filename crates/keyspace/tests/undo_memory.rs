@@ -126,7 +126,7 @@ fn roll_back(keyspace: &Keyspace, random: &mut Random) {
     let mut locks = keyspace.locks();
     let mut all = locks.lock_all();
     let locks = all.locks();
-    locks.begin_undo(usize::MAX);
+    locks.begin_undo();
     (0..random.below(8)).for_each(|_| act(locks, random));
     let mark = locks.savepoint();
     (0..random.below(8)).for_each(|_| act(locks, random));
@@ -199,7 +199,7 @@ fn the_allocator_has_to_the_byte_what_it_had_before() {
         let mut locks = keyspace.locks();
         let mut all = locks.lock_all();
         let locks = all.locks();
-        locks.begin_undo(usize::MAX);
+        locks.begin_undo();
         for _ in 0..count {
             let kind = random.below(6);
             let name = format!("{kind}:{}", 1 + random.below(KEYS - 1)).into_bytes();

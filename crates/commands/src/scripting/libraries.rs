@@ -466,7 +466,7 @@ mod tests {
             let mut all = locks.lock_all();
             let undoes = random.u64_below(4) == 0;
             if undoes {
-                all.locks().begin_undo(usize::MAX);
+                all.locks().begin_undo();
             }
             let mut code = all.locks().edit_code();
             match random.u64_below(8) {

@@ -256,7 +256,7 @@ mod tests {
         set(&mut locks, 2);
         assert!(locks.db(db(2), key.hash(), 0).remove(key));
         let mut all = locks.lock_all();
-        all.locks().begin_undo(usize::MAX);
+        all.locks().begin_undo();
         set(all.locks(), 3);
         all.locks().rollback();
         drop(all);

@@ -308,7 +308,7 @@ fn enter(ctx: &mut Context<'_, '_>, effects: &mut Effects) -> Result<Done, Start
         return Err(StartOver::Elsewhere);
     }
     if !effects.has_written && may_change(ctx.command) {
-        ctx.guard.locks.begin_undo(usize::MAX);
+        ctx.guard.locks.begin_undo();
         effects.has_written = true;
     }
     Ok(ctx.enter_uncounted())

@@ -159,13 +159,12 @@ impl Bench {
         let kernel: &Kernel = kernel;
         let mut locks = kernel.keyspace.locks();
         let mut all = locks.lock_all();
-        all.locks().begin_undo(usize::MAX);
+        all.locks().begin_undo();
         let mut replies = enter_calls(kernel, caller, all.locks(), before);
         let mark = all.locks().savepoint();
         enter_calls(kernel, caller, all.locks(), undone);
         all.locks().rollback_to(mark);
         replies.extend(enter_calls(kernel, caller, all.locks(), after));
-        all.locks().check_undo().expect("no limit");
         all.locks().commit();
         replies
     }

@@ -7,26 +7,23 @@ use super::record::Recorded;
 use super::{Savepoint, UndoLog};
 use crate::access::shard_locks::ShardLocks;
 use crate::data::usage::Usage;
-use crate::error::{Error, Result};
 
 /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
 impl ShardLocks<'_> {
     /// Begins an undo log: what follows under the present [`MultiShardGuard`](crate::MultiShardGuard) is taken back by
     /// [`ShardLocks::rollback`], and stays by [`ShardLocks::commit`]. The end of the `MultiShardGuard` takes it back.
     ///
-    /// [`ShardLocks::check_undo`] refuses when it takes more than `limit_bytes`.
-    ///
     /// # Panics
     ///
     /// If no shards are locked together, or there is an undo log.
-    pub fn begin_undo(&mut self, limit_bytes: usize) {
+    pub fn begin_undo(&mut self) {
         assert!(self.is_within(), "an undo log belongs to shards that are locked together");
         assert!(self.thread.undo.is_none(), "one undo log at a time");
         self.thread.effects.hold(true);
         let recorded = Recorded::default();
         let begun = self.savepoint_at(recorded.lens());
         let recorded = RefCell::new(recorded);
-        self.thread.undo = Some(Rc::new(UndoLog { recorded, limit_bytes, begun }));
+        self.thread.undo = Some(Rc::new(UndoLog { recorded, begun }));
         self.thread.usage = self.thread.usage.undoable();
     }
 
@@ -53,23 +50,12 @@ impl ShardLocks<'_> {
         Savepoint { steps, bytes, kept_bytes, effects: self.thread.effects.mark() }
     }
 
-    /// Bytes of memory that the undo log takes, with what waits for the log on disk.
+    /// Bytes of memory that the undo log takes, with what waits for the log on disk: for callers that set themselves a
+    /// limit.
     #[must_use]
     pub fn undo_bytes(&self) -> usize {
         let Some(undo) = &self.thread.undo else { return 0 };
         undo.recorded.borrow().memory_bytes() + self.thread.effects.pending_len()
-    }
-
-    /// Whether the undo log keeps to its limit. To be asked after each command: one may go beyond it, and can still
-    /// be taken back.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::UndoTooLarge`].
-    pub fn check_undo(&self) -> Result<()> {
-        let Some(undo) = &self.thread.undo else { return Ok(()) };
-        let (bytes, max) = (self.undo_bytes(), undo.limit_bytes);
-        if bytes > max { Err(Error::UndoTooLarge { bytes, max }) } else { Ok(()) }
     }
 
     pub(super) fn undo_log(&self) -> &UndoLog {

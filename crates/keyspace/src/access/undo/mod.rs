@@ -49,8 +49,6 @@ use record::Recorded;
 #[derive(Debug)]
 pub(crate) struct UndoLog {
     recorded: RefCell<Recorded>,
-    /// How many bytes it may take.
-    pub(super) limit_bytes: usize,
     /// How things were when it began.
     pub(super) begun: Savepoint,
 }

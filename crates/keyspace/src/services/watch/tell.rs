@@ -125,7 +125,7 @@ mod tests {
             locks.watch(watch, DbIndex::ZERO, key, 0);
         }
         let mut all = locks.lock_all();
-        all.locks().begin_undo(1 << 20);
+        all.locks().begin_undo();
         let set = |key: Key<'_>, locks: &mut ShardLocks<'_>| {
             let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
             db.set(key, "value", Expiry::Never).unwrap();

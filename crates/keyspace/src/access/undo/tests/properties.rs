@@ -24,8 +24,6 @@ use crate::registries::stats::Memory;
 use crate::services::checkpoint::{Checkpoint, Pass};
 use crate::services::replay::Replay;
 
-const NO_LIMIT: usize = usize::MAX;
-
 fn some_steps(locks: &mut ShardLocks<'_>, random: &mut Random, most: usize) {
     for _ in 0..random.below(most) {
         act(locks, random.word());
@@ -40,7 +38,7 @@ fn check_rollbacks(seed: u64, world: &World) {
     let mut all = locks.lock_all();
     let locks = all.locks();
     let before = World::state(locks);
-    locks.begin_undo(NO_LIMIT);
+    locks.begin_undo();
     let mut marks = Vec::new();
     for _ in 0..12 {
         some_steps(locks, &mut random, 12);
@@ -98,7 +96,7 @@ fn check_commits(seed: u64, [undoing, plain]: [&World; 2]) {
     let [a, b] = &mut locks;
     let (mut undoing_all, mut plain_all) = (a.lock_all(), b.lock_all());
     let (a, b) = (undoing_all.locks(), plain_all.locks());
-    a.begin_undo(NO_LIMIT);
+    a.begin_undo();
     for _ in 0..10 {
         let mark = a.savepoint();
         let is_taken_back = random.below(3) == 0;
@@ -159,7 +157,7 @@ fn a_large_list_that_becomes_small_is_large_again() {
     edit(locks, &remove);
     let before = World::state(locks);
     assert!(before.kinds().eq(["Collection quicklist"]));
-    locks.begin_undo(NO_LIMIT);
+    locks.begin_undo();
     let mark = locks.savepoint();
     edit(locks, &remove);
     assert!(World::state(locks).kinds().eq(["Collection listpack"]));
@@ -210,7 +208,7 @@ fn check_log(seed: u64) {
     let mut locks = world.keyspace.locks();
     while checkpoint.step().1 == Pass::Underway {
         let mut all = locks.lock_all();
-        all.locks().begin_undo(NO_LIMIT);
+        all.locks().begin_undo();
         some_steps(all.locks(), &mut random, 4);
         let mark = all.locks().savepoint();
         some_steps(all.locks(), &mut random, 8);
@@ -277,7 +275,7 @@ fn the_end_of_a_guard_takes_back_what_was_not_committed() {
     let mut locks = world.keyspace.locks();
     let before = World::state(locks.lock_all().locks());
     let mut all = locks.lock_all();
-    all.locks().begin_undo(NO_LIMIT);
+    all.locks().begin_undo();
     (0..50).for_each(|what| act(all.locks(), mix(what)));
     drop(all);
     assert_eq!(world.records.0.lock().len(), logged);

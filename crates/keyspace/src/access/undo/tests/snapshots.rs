@@ -58,7 +58,7 @@ fn disturb(world: &World, random: &mut Random) {
     let mut locks = world.keyspace.locks();
     let mut all = locks.lock_all();
     let locks = all.locks();
-    locks.begin_undo(usize::MAX);
+    locks.begin_undo();
     (0..random.below(10)).for_each(|_| act(locks, random.word()));
     let mark = locks.savepoint();
     (0..random.below(10)).for_each(|_| act(locks, random.word()));
