@@ -24,10 +24,9 @@ use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
 use crate::arrivals::Arrivals;
-use crate::connection::{Endpoints, ListenerTag};
+use crate::connection::{Endpoints, ListenerTag, WorkerId};
+use crate::handle::{Accepted, AcceptorMail, Adopted, Handle, Mail};
 use crate::listener::{Encryption, ListenAddress, Listener};
-use crate::runtime::{AcceptorMail, Handle, Mail};
-use crate::service::WorkerId;
 use crate::system_clock::monotonic_nanos;
 use crate::transport;
 
@@ -55,24 +54,6 @@ pub enum TurnedAway {
     NoDescriptor,
     /// Its address opens more connections a second than it may.
     TooFast,
-}
-
-/// A connection on its way to its worker.
-#[derive(Debug)]
-pub(crate) struct Accepted {
-    pub(crate) id: u64,
-    pub(crate) socket: OwnedFd,
-    pub(crate) endpoints: Endpoints,
-    pub(crate) listener: ListenerTag,
-    pub(crate) encryption: Encryption,
-}
-
-/// A socket that is to be served, which no listener has accepted.
-#[derive(Debug)]
-pub(crate) struct Adopted {
-    pub(crate) socket: OwnedFd,
-    pub(crate) endpoints: Endpoints,
-    pub(crate) listener: ListenerTag,
 }
 
 /// The state of the thread.

@@ -4,6 +4,7 @@
 //! socket did not take ([`OutputQueue`]), and releases it as soon as that is done.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
@@ -11,7 +12,6 @@ use crate::buffer::apart::Apart;
 use crate::buffer::rest::Rest;
 use crate::gates::{Gates, Ticket};
 use crate::queue::OutputQueue;
-use crate::service::{OnHangup, WorkerId};
 use crate::tls::Tls;
 use crate::transport::Transport;
 use tierce_output::{Output, OutputClass};
@@ -19,6 +19,16 @@ use tierce_output::{Output, OutputClass};
 /// Held output from which on a connection is served no more requests until some is released: it is not
 /// the client's fault that this output waits, so it must not be closed for it, and yet it takes memory.
 const HELD_BYTES_MAX: usize = 1024 * 1024;
+
+/// The number of a worker, from 0 to the number of workers less one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub u16);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// The address of a connection inside the runtime: valid from any thread, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +81,36 @@ pub struct ConnInfo {
     pub endpoints: Endpoints,
     /// [`Now::monotonic_ms`](crate::Now::monotonic_ms) when it was opened.
     pub opened_ms: u64,
+}
+
+/// What happens to a suspended session when its peer has sent its last byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnHangup {
+    /// Close it at once: it may wait for something that never comes.
+    Close,
+    /// Keep it until it is resumed: that is certain to happen, and its requests must be answered.
+    Wait,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The peer closed its end.
+    Peer,
+    /// The service asked for it by [`Flow::Close`](crate::Flow::Close) or through a [`Conns`](crate::Conns).
+    Service,
+    /// Another thread asked for it through the [`Handle`](crate::Handle).
+    Requested,
+    /// More unsent output than the connection's limits allow.
+    OutputLimit {
+        /// Bytes that were waiting.
+        pending: usize,
+    },
+    /// The socket failed.
+    Io(io::Error),
+    /// The runtime is shutting down.
+    Shutdown,
 }
 
 /// What may happen on a connection.

@@ -7,6 +7,7 @@ mod clock;
 mod connection;
 mod fd_limit;
 mod gates;
+mod handle;
 mod io;
 mod listener;
 mod mailbox;
@@ -28,14 +29,15 @@ pub use acceptor::{DESCRIPTORS_RESERVED, TurnedAway};
 pub use arrivals::ARRIVALS_PER_SECOND_MAX;
 pub use buffer::rest::READ_AHEAD_BYTES_MAX;
 pub use clock::{Clock, Now};
-pub use connection::{ConnInfo, ConnKey, Endpoints, ListenerTag};
+pub use connection::{CloseReason, ConnInfo, ConnKey, Endpoints, ListenerTag, OnHangup, WorkerId};
 pub use fd_limit::raise_fd_limit;
 pub use gates::Ticket;
+pub use handle::Handle;
 pub use io::Io;
 pub use listener::{BindAddress, Encryption, ListenAddress, ListenError, Listener, Presence};
 pub use metrics::{Metrics, TlsMetrics};
-pub use runtime::{Config, Handle, Runtime, WORKERS_MAX};
-pub use service::{CloseReason, Flow, NextTurn, OnHangup, Refusal, Service, WorkerId};
+pub use runtime::{Config, Runtime, WORKERS_MAX};
+pub use service::{Flow, NextTurn, Refusal, Service};
 pub use system_clock::monotonic_nanos;
 pub use tierce_output::{
     ATTACH_BYTES_MIN, Mark, OUTPUT_CLASSES, Output, OutputClass, OutputLimit, OutputLimits,

@@ -4,25 +4,14 @@
 //! `&mut`. A service therefore needs locks only for what workers share.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::clock::Now;
-use crate::connection::ConnInfo;
+use crate::connection::{CloseReason, ConnInfo, OnHangup, WorkerId};
+use crate::handle::Handle;
 use crate::io::Io;
-use crate::runtime::Handle;
 use crate::worker::conns::Conns;
-
-/// The number of a worker, from 0 to the number of workers less one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkerId(pub u16);
-
-impl fmt::Display for WorkerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// A protocol or application on top of the event loops.
 ///
@@ -144,15 +133,6 @@ pub enum Flow {
     Close,
 }
 
-/// What happens to a suspended session when its peer has sent its last byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnHangup {
-    /// Close it at once: it may wait for something that never comes.
-    Close,
-    /// Keep it until it is resumed: that is certain to happen, and its requests must be answered.
-    Wait,
-}
-
 /// When a worker has its next turn if no connection, message or timer asks for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextTurn {
@@ -162,25 +142,4 @@ pub enum NextTurn {
     At(u64),
     /// At once, after a look at the connections.
     Immediately,
-}
-
-/// Why a connection ended.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum CloseReason {
-    /// The peer closed its end.
-    Peer,
-    /// The service asked for it by [`Flow::Close`] or through a [`Conns`].
-    Service,
-    /// Another thread asked for it through the [`Handle`].
-    Requested,
-    /// More unsent output than the connection's limits allow.
-    OutputLimit {
-        /// Bytes that were waiting.
-        pending: usize,
-    },
-    /// The socket failed.
-    Io(io::Error),
-    /// The runtime is shutting down.
-    Shutdown,
 }

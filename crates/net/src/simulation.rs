@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::acceptor::Accepted;
 use crate::clock::simulation::World;
 pub use crate::clock::simulation::{IsDue, System, can_read};
-use crate::connection::{Endpoints, ListenerTag};
+use crate::connection::{Endpoints, ListenerTag, WorkerId};
+use crate::handle::{Accepted, Handle, Mail};
 use crate::listener::Encryption;
-use crate::runtime::{Config, Handle, Mail};
-use crate::service::{Service, WorkerId};
+use crate::runtime::Config;
+use crate::service::Service;
 use crate::worker::{Worker, WorkerConfig};
 
 /// The body of a worker's thread.
@@ -27,7 +27,7 @@ pub fn workers<S: Service>(
     system: &Arc<dyn System>,
     service: &Arc<S>,
 ) -> io::Result<(Handle<S::Message>, Vec<Body>)> {
-    let handle = Handle::new(config)?;
+    let handle = Handle::new(config.workers, config.keepalive_s, config.arrivals_per_second)?;
     let mut bodies: Vec<Body> = Vec::new();
     for id in (0..config.workers as u16).map(WorkerId) {
         let poller = Worker::<S>::poller(&handle, id)?;

@@ -228,7 +228,8 @@ const LUA: &[&str] = &[
 #[rustfmt::skip]
 const NET: &[&str] = &[
     "arrivals", "system_clock", "tls transport", "buffer", "gates", "queue", "clock", "timer", "mailbox",
-    "metrics", "slab", "acceptor connection io listener runtime service worker", "simulation", "fd_limit", "lib",
+    "metrics", "slab", "connection", "listener", "io", "handle", "acceptor", "service worker", "runtime", "simulation",
+    "fd_limit", "lib",
 ];
 
 #[rustfmt::skip]

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use rustix::event::epoll::EventFlags;
 
 use super::{Core, Token, Worker};
-use crate::connection::{Conn, Phase, Writable};
+use crate::connection::{CloseReason, Conn, OnHangup, Phase, Writable};
 use crate::io::Io;
-use crate::service::{CloseReason, Flow, OnHangup, Service};
+use crate::service::{Flow, Service};
 use crate::tls::Buffers;
 use crate::transport;
 

@@ -2,9 +2,8 @@
 
 use super::{Core, Token};
 use crate::clock::Now;
-use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
+use crate::connection::{CloseReason, Conn, ConnInfo, ConnKey, Phase, WorkerId};
 use crate::gates::Ticket;
-use crate::service::{CloseReason, WorkerId};
 use crate::timer::TimerKind;
 use tierce_output::Output;
 

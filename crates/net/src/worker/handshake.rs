@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Core, Ending, PendingClose, Token, Worker, count_down};
-use crate::connection::{Conn, ConnInfo, Phase};
-use crate::service::{CloseReason, Service};
+use crate::connection::{CloseReason, Conn, ConnInfo, Phase};
+use crate::service::Service;
 use crate::timer::TimerKind;
 use crate::tls::Progress;
 use crate::transport::Transport;

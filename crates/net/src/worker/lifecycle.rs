@@ -8,10 +8,10 @@ use rustix::net::Shutdown;
 
 use super::send::READ_EVENTS;
 use super::{Core, Ending, PendingClose, Token, Worker, count_down};
-use crate::acceptor::Accepted;
-use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
+use crate::connection::{CloseReason, Conn, ConnInfo, ConnKey, OnHangup, Phase};
+use crate::handle::Accepted;
 use crate::listener::Encryption;
-use crate::service::{CloseReason, OnHangup, Service};
+use crate::service::Service;
 use crate::timer::TimerKind;
 
 /// How long a connection that is to be closed may read nothing of its last output. We notice that it

@@ -23,11 +23,11 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use crate::clock::{Clock, Now};
-use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
+use crate::connection::{CloseReason, Conn, ConnInfo, ConnKey, Phase, WorkerId};
+use crate::handle::{Handle, Mail};
 use crate::io::Io;
 use crate::metrics::LocalMetrics;
-use crate::runtime::{Handle, Mail};
-use crate::service::{CloseReason, NextTurn, Service, WorkerId};
+use crate::service::{NextTurn, Service};
 use crate::slab::Slab;
 use crate::timer::{TimerKind, Timers};
 use crate::tls::{Handshakes, TlsSettings};

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{Core, Deferred, Token, Worker};
-use crate::connection::{Conn, Phase, Writable};
+use crate::connection::{CloseReason, Conn, Phase, Writable};
 use crate::gates::Ticket;
-use crate::service::{CloseReason, Service};
+use crate::service::Service;
 use crate::timer::TimerKind;
 use crate::tls::Buffers;
 use crate::transport::SLICES_MAX;
