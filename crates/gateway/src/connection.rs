@@ -28,8 +28,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::credentials::Proven;
-use crate::gateway::Shared;
 use crate::routes::Routes;
+use crate::shared::Shared;
 
 /// Bytes of the head of a request, and of the part of a body that is received at a time.
 const HEAD_BYTES_MAX: usize = 64 * 1024;

@@ -31,7 +31,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Failure;
-use crate::gateway::Shared;
+use crate::shared::Shared;
 
 /// Bytes that are read from the server at a time.
 const READ_BYTES: usize = 32 * 1024;

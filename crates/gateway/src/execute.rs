@@ -23,7 +23,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
 use crate::failure::Failure;
-use crate::gateway::{AT_ONCE_BYTES, KernelHandle, Shared, busy, ending};
+use crate::shared::{KernelHandle, Shared};
+use crate::waiting::{AT_ONCE_BYTES, busy, ending};
 
 /// Bytes of all replies to a request. They are in memory twice, as they are and as JSON.
 const REPLY_BYTES_MAX: usize = 256 << 20;

@@ -3,191 +3,29 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::ops::Deref;
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
-use tierce_commands::Effort;
-use tierce_commands::kernel::Kernel;
-use tierce_commands::stats::HttpFigures;
 use tierce_config::{Config, Settings};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::connection;
-use crate::failure::Failure;
-use crate::routes;
-
-/// Threads for commands that take long. More wait for one of these.
-const LONG_THREADS: usize = 4;
-
-/// Threads for requests that take little, but wait: for the bucket, the device, memory. So many share a put of the
-/// bucket. Threads end when they are idle.
-const BRIEF_THREADS: usize = 128;
-
-/// So long a brief request waits for a thread: as long as it would wait for the bucket.
-const THREAD_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Threads for requests that need no data. They are there while all others wait.
-const THREADS_WITHOUT_DATA: usize = 4;
-
-/// Threads for bodies and replies of more than [`AT_ONCE_BYTES`].
-const CONVERTING_THREADS: usize = 4;
-
-/// So many of these convert bodies and replies that are [`LARGE_BYTES`] long or longer.
-const CONVERTING_LARGE_THREADS: usize = CONVERTING_THREADS - 1;
-
-/// So many of the others wait without keeping a thread for commands from its use.
-const LARGE_WAITING_MAX: usize = 8;
-
-/// Shorter bodies and replies are converted in some milliseconds, and wait for nothing longer.
-const LARGE_BYTES: usize = 1 << 20;
-
-/// The runtime's thread parses and encodes so many bytes itself, in less than a millisecond. More would hold up all
-/// other requests.
-pub(crate) const AT_ONCE_BYTES: usize = 64 * 1024;
-
-/// Which threads that may wait are taken.
-pub(crate) struct Waiting {
-    long: Threads,
-    brief: Threads,
-    without_data: Threads,
-    converting: Arc<Semaphore>,
-    converting_large: Arc<Semaphore>,
-    /// Large replies may wait for that without a thread for commands.
-    may_wait: Arc<Semaphore>,
-}
-
-/// Threads for requests of one kind.
-struct Threads {
-    free: Arc<Semaphore>,
-    /// Requests that wait for one.
-    wanted: AtomicUsize,
-}
-
-impl Threads {
-    fn new(count: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(count)), wanted: AtomicUsize::new(0) }
-    }
-}
-
-/// Takes itself back when the request has its thread, or is gone.
-struct Wanted<'a>(&'a AtomicUsize);
-
-impl<'a> Wanted<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Wanted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The runtime has ended before what was to run.
-pub(crate) fn ending() -> Failure {
-    Failure::new(StatusCode::SERVICE_UNAVAILABLE, "ERR the server is shutting down")
-}
-
-/// No thread came in time.
-pub(crate) fn busy() -> Failure {
-    let text =
-        "TRYAGAIN too many requests run, or wait for keys, the bucket, memory or a slow disk";
-    Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
-}
-
-impl Waiting {
-    fn new() -> Self {
-        Self {
-            long: Threads::new(LONG_THREADS),
-            brief: Threads::new(BRIEF_THREADS),
-            without_data: Threads::new(THREADS_WITHOUT_DATA),
-            converting: Arc::new(Semaphore::new(CONVERTING_THREADS)),
-            converting_large: Arc::new(Semaphore::new(CONVERTING_LARGE_THREADS)),
-            may_wait: Arc::new(Semaphore::new(LARGE_WAITING_MAX)),
-        }
-    }
-
-    /// Parses or encodes so many bytes: at once if they are few, otherwise on another thread. `convert` waits for
-    /// nothing, so its thread is free again soon. `behind` goes back when it is one of a few that wait for that: else
-    /// any number of large replies would.
-    pub(crate) async fn convert<T: Send + 'static>(
-        &self,
-        bytes: usize,
-        convert: impl FnOnce() -> T + Send + 'static,
-        behind: Option<OwnedSemaphorePermit>,
-    ) -> Result<T, Failure> {
-        if bytes <= AT_ONCE_BYTES {
-            return Ok(convert());
-        }
-        let large = match bytes >= LARGE_BYTES {
-            true => {
-                let _waits = self.may_wait.acquire().await;
-                drop(behind);
-                Some(Arc::clone(&self.converting_large).acquire_owned().await)
-            }
-            false => None,
-        };
-        let permit = Arc::clone(&self.converting).acquire_owned().await;
-        let converted = spawn_blocking(move || {
-            let _permits = (permit, large);
-            convert()
-        });
-        converted.await.map_err(|_| ending())
-    }
-
-    fn threads(&self, effort: Effort) -> &Threads {
-        match effort {
-            Effort::NoData => &self.without_data,
-            Effort::Little => &self.brief,
-            Effort::Long => &self.long,
-        }
-    }
-
-    /// True if a request waits for a thread that this kind has.
-    pub(crate) fn is_thread_wanted(&self, effort: Effort) -> bool {
-        self.threads(effort).wanted.load(Ordering::Relaxed) > 0
-    }
-
-    /// A thread for a request that takes so much.
-    pub(crate) async fn permit(&self, effort: Effort) -> Result<OwnedSemaphorePermit, Failure> {
-        let threads = self.threads(effort);
-        let _wanted = Wanted::new(&threads.wanted);
-        let permit = Arc::clone(&threads.free).acquire_owned();
-        let permit = match effort {
-            Effort::Long => permit.await,
-            _ => timeout(THREAD_PATIENCE, permit).await.map_err(|_| busy())?,
-        };
-        // They are never closed.
-        permit.map_err(|_| busy())
-    }
-}
+use crate::shared::{Dial, KernelHandle, Shared};
+use crate::waiting::{THREADS, Waiting};
+use crate::{connection, routes};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
 /// After an error of accept, as without file descriptors, the listener rests so long.
 const ACCEPT_RESTS: Duration = Duration::from_millis(100);
-
-/// What keeps the kernel alive.
-pub type KernelHandle = Arc<dyn Deref<Target = Kernel> + Send + Sync>;
-
-/// Makes a connection to the server that speaks RESP, for a client with this address that has connected to the other
-/// one.
-pub type Dial = Box<dyn Fn(SocketAddr, SocketAddr) -> io::Result<UnixStream> + Send + Sync>;
 
 /// Why the gateway cannot listen where it should.
 #[derive(Debug)]
@@ -214,44 +52,6 @@ pub struct Gateway {
     running: Mutex<Option<Running>>,
     /// Threads that listen no more, and may have commands to bring to their end.
     left: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// What all requests see.
-pub(crate) struct Shared {
-    pub(crate) config: Arc<Config>,
-    kernel: OnceLock<KernelHandle>,
-    dial: OnceLock<Dial>,
-    is_ending: watch::Sender<bool>,
-    pub(crate) figures: Arc<HttpFigures>,
-    pub(crate) waiting: Waiting,
-    /// What connections are encrypted with, if they are.
-    tls: Mutex<Option<TlsAcceptor>>,
-}
-
-impl Shared {
-    /// The kernel, once the data are loaded.
-    pub(crate) fn kernel(&self) -> Option<&KernelHandle> {
-        self.kernel.get()
-    }
-
-    /// Whether the server ends: nothing is waited for any more.
-    pub(crate) fn is_ending(&self) -> bool {
-        *self.is_ending.borrow()
-    }
-
-    /// Completes when the server ends.
-    pub(crate) fn ends(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut is_ending = self.is_ending.subscribe();
-        async move {
-            let _ = is_ending.wait_for(|is_ending| *is_ending).await;
-        }
-    }
-
-    /// A connection to the server, once the data are loaded.
-    pub(crate) fn dial(&self, peer: SocketAddr, local: SocketAddr) -> io::Result<UnixStream> {
-        let dial = self.dial.get().ok_or(io::ErrorKind::NotConnected)?;
-        dial(peer, local)
-    }
 }
 
 struct Running {
@@ -427,9 +227,7 @@ fn start(shared: &Arc<Shared>, listeners: Vec<TcpListener>) -> io::Result<Starte
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(
-            LONG_THREADS + BRIEF_THREADS + THREADS_WITHOUT_DATA + CONVERTING_THREADS,
-        )
+        .max_blocking_threads(THREADS)
         .thread_name("http-waiting")
         .build()?;
     let (orders, received) = mpsc::unbounded_channel();
@@ -520,48 +318,5 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.figures.close();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The thread that is not held up is the one on which `/healthz` is answered.
-    #[test]
-    fn only_what_is_short_is_converted_on_the_thread_of_the_runtime() {
-        let runtime = Builder::new_current_thread().build().expect("a runtime");
-        let (waiting, here) = (Waiting::new(), thread::current().id());
-        for (bytes, is_here) in [(0, true), (AT_ONCE_BYTES, true), (AT_ONCE_BYTES + 1, false)] {
-            let converted = waiting.convert(bytes, || thread::current().id(), None);
-            let thread = runtime.block_on(converted).expect("a thread");
-            assert_eq!(thread == here, is_here, "{bytes}");
-        }
-    }
-    #[test]
-    fn long_conversions_leave_a_thread_to_shorter_ones() {
-        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-        let waiting = Arc::new(Waiting::new());
-        let (release, released) = std_mpsc::channel::<()>();
-        let released = Arc::new(Mutex::new(released));
-        let converted = runtime.block_on(async {
-            let mut long = JoinSet::new();
-            for _ in 0..2 * CONVERTING_THREADS {
-                let (waiting, released) = (Arc::clone(&waiting), Arc::clone(&released));
-                let convert = move || released.lock().recv().is_err();
-                long.spawn(async move { waiting.convert(LARGE_BYTES, convert, None).await });
-            }
-            while waiting.converting_large.available_permits() > 0 {
-                tokio::task::yield_now().await;
-            }
-            let converted =
-                timeout(THREAD_PATIENCE, waiting.convert(LARGE_BYTES - 1, || (), None)).await;
-            drop(release);
-            while let Some(done) = long.join_next().await {
-                assert!(done.expect("no panic").expect("a thread"));
-            }
-            converted
-        });
-        converted.expect("in time").expect("a thread");
     }
 }

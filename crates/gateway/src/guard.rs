@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use tierce_config::Settings;
 
 use crate::failure::Failure;
-use crate::gateway::Shared;
+use crate::shared::Shared;
 
 /// What scripts of allowed pages may send, and for how many seconds browsers may remember that.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT");

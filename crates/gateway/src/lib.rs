@@ -6,6 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `shared`, `waiting` | state that all requests see, threads that may wait |
 //! | `gateway` | the thread: start, listeners that change, end |
 //! | `connection` | a connection and its time limits |
 //! | `guard` | which hosts and web pages are allowed |
@@ -31,5 +32,8 @@ mod guard;
 mod health;
 mod metrics;
 mod routes;
+mod shared;
+mod waiting;
 
-pub use gateway::{Dial, Gateway, KernelHandle, ListenError};
+pub use gateway::{Gateway, ListenError};
+pub use shared::{Dial, KernelHandle};

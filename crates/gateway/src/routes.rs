@@ -25,10 +25,9 @@ use crate::credentials::{self, Proven};
 use crate::events::{self, Subject};
 use crate::execute::{self, Allowed, Calls};
 use crate::failure::{Failure, json};
-use crate::gateway::{KernelHandle, Shared, busy};
-use crate::guard;
-use crate::health;
-use crate::metrics;
+use crate::shared::{KernelHandle, Shared};
+use crate::waiting::busy;
+use crate::{guard, health, metrics};
 
 /// The service of all connections.
 pub(crate) type Routes = Router;

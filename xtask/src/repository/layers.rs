@@ -206,8 +206,8 @@ const DASH: &[&str] = &[
 
 #[rustfmt::skip]
 const GATEWAY: &[&str] = &[
-    "failure", "credentials", "health", "metrics",
-    "connection events execute gateway guard routes", "lib",
+    "failure", "credentials", "health", "metrics", "waiting", "shared",
+    "events", "execute", "guard", "routes", "connection", "gateway", "lib",
 ];
 
 #[rustfmt::skip]
