@@ -4,9 +4,12 @@
 
 use crate::disk::{Disk, DiskFile, OpenMode, space};
 use crate::error::{Error, Result};
+use crate::names;
+use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The file, and how much it holds.
 pub(crate) struct ReserveFile {
@@ -118,5 +121,58 @@ impl ReserveFile {
         let result = action();
         self.hold_what_there_is(before)?;
         result
+    }
+}
+
+/// The space that is set aside.
+pub(crate) struct Reserve {
+    /// A write has met a full disk, or the reserve is not whole.
+    pub(crate) is_short: AtomicBool,
+    /// Counts how often compaction has made room for deletes.
+    pub(crate) room_made: AtomicU64,
+    pub(crate) held: Mutex<ReserveFile>,
+    pub(crate) path: PathBuf,
+}
+
+impl Reserve {
+    /// What the directory has. Nothing more is set aside yet.
+    pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Self> {
+        let path = names::reserve(dir);
+        let held = ReserveFile::open(disk, &path)?;
+        let (is_short, room_made) = (AtomicBool::new(true), AtomicU64::new(0));
+        Ok(Reserve { is_short, room_made, held: Mutex::new(held), path })
+    }
+
+    /// For a log.
+    pub(crate) fn none() -> Self {
+        let held = ReserveFile::none();
+        let (is_short, room_made) = (AtomicBool::new(false), AtomicU64::new(0));
+        Reserve { is_short, room_made, held: Mutex::new(held), path: PathBuf::new() }
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_short(&self) {
+        self.is_short.store(true, Ordering::Relaxed);
+    }
+
+    /// Does something that needs so much space, with that of the reserve if there is no other.
+    pub(crate) fn lend<T>(&self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
+        match action() {
+            Err(Error::NoSpace { .. }) => self.held.lock().lend(bytes, action),
+            result => result,
+        }
+    }
+
+    /// Gives all of it back to the disk.
+    pub(crate) fn give_up(&self) -> Result<()> {
+        self.held.lock().shrink(0)
+    }
+
+    /// Bytes that are set aside.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.held.lock().bytes()
     }
 }

@@ -11,8 +11,8 @@
 
 use super::scan::copy::copy_leaf;
 use super::scan::cut::Cut;
-use super::snapshot::View;
-use super::store::{Index, Segments, Store};
+use super::store::{Index, Store};
+use super::view::View;
 use crate::compression::decompress_into;
 use crate::disk::span::ReadBuf;
 use crate::entry::{Entry, Value};
@@ -21,7 +21,7 @@ use crate::index::hash::HashIndex;
 use crate::index::ordered::{Run, Side};
 use crate::location::Location;
 use crate::log::write::Attributes;
-use crate::segment::file::Segment;
+use crate::segment::file::{Segment, Segments};
 use crate::segment::record::{Damage, Record};
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow, Range};

@@ -5,8 +5,8 @@
 
 use super::full_scan::FullScan;
 use super::range::Range;
-use super::snapshot::View;
 use super::store::{Index, Store};
+use super::view::View;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use std::ops::{Bound, ControlFlow};

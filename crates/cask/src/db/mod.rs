@@ -3,7 +3,7 @@
 //! * [`store`]: the state all handles share.
 //! * [`open`], [`recovery`]: from a directory to a store.
 //! * [`commit`]: appending groups of writes and applying them to the index.
-//! * [`read`], [`range`], [`iter`], [`snapshot`]: reading. [`scan`]: passes over the disk that ranges share.
+//! * [`read`], [`range`], [`iter`], [`view`], [`snapshot`]: reading. [`scan`]: passes that ranges share.
 //! * [`full_scan`]: all records in disk order.
 //! * [`seal`]: syncing, and finishing segments.
 //! * [`compaction`]: reclaiming space.
@@ -27,3 +27,4 @@ pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod threads;
+pub(crate) mod view;

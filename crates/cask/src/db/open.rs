@@ -2,7 +2,6 @@
 //! `recover_segments`, `load_index`, in this order.
 
 use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
-use super::reserve::Reserve;
 use super::stats::Counters;
 use super::store::Store;
 use crate::disk::{Disk, DiskLock};
@@ -12,6 +11,7 @@ use crate::location::SegmentId;
 use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::names::{self, FileKind};
 use crate::options::{Options, SHARDS_DEFAULT};
+use crate::reserve_file::Reserve;
 use crate::segment::file::SegmentHome;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

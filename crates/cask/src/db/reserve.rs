@@ -17,17 +17,12 @@
 //! Puts pay one flag load; the rest happens only when a segment grows. A log has no reserve.
 
 use super::store::Store;
-use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::log::write::Write;
 use crate::manifest::{ENTRY_LEN, HEAD_LEN, Purpose};
-use crate::names;
 use crate::reserve_file::ReserveFile;
 use crate::segment::file::Segment;
-use parking_lot::Mutex;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// What is held for tombstones, as a part of all segments. The smaller, the more often segments
 /// are rewritten while everything is deleted from a full disk. Half of it is for the floor, which rises when
@@ -38,16 +33,6 @@ const BLOCKS_PER_LANE: u64 = 2;
 /// Segments that may be added before the reserve is checked again, besides those of the lanes.
 const SEGMENTS_TO_COME: u64 = 4;
 
-/// The space that is set aside.
-pub(crate) struct Reserve {
-    /// A write has met a full disk, or the reserve is not whole.
-    is_short: AtomicBool,
-    /// Counts how often compaction has made room for deletes.
-    pub(super) room_made: AtomicU64,
-    held: Mutex<ReserveFile>,
-    path: PathBuf,
-}
-
 /// How much should be held.
 #[derive(Clone, Copy, Debug)]
 struct Need {
@@ -55,49 +40,6 @@ struct Need {
     list: u64,
     floor: u64,
     whole: u64,
-}
-
-impl Reserve {
-    /// What the directory has. Nothing more is set aside yet.
-    pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Self> {
-        let path = names::reserve(dir);
-        let held = ReserveFile::open(disk, &path)?;
-        let (is_short, room_made) = (AtomicBool::new(true), AtomicU64::new(0));
-        Ok(Reserve { is_short, room_made, held: Mutex::new(held), path })
-    }
-
-    /// For a log.
-    pub(crate) fn none() -> Self {
-        let held = ReserveFile::none();
-        let (is_short, room_made) = (AtomicBool::new(false), AtomicU64::new(0));
-        Reserve { is_short, room_made, held: Mutex::new(held), path: PathBuf::new() }
-    }
-
-    pub(crate) fn is_short(&self) -> bool {
-        self.is_short.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_short(&self) {
-        self.is_short.store(true, Ordering::Relaxed);
-    }
-
-    /// Does something that needs so much space, with that of the reserve if there is no other.
-    pub(crate) fn lend<T>(&self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
-        match action() {
-            Err(Error::NoSpace { .. }) => self.held.lock().lend(bytes, action),
-            result => result,
-        }
-    }
-
-    /// Gives all of it back to the disk.
-    pub(crate) fn give_up(&self) -> Result<()> {
-        self.held.lock().shrink(0)
-    }
-
-    /// Bytes that are set aside.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.held.lock().bytes()
-    }
 }
 
 impl Store {

@@ -2,13 +2,10 @@
 
 use super::iter::{Iter, for_each};
 use super::range::Range;
-use super::read::Fetched;
-use super::store::{Index, Store};
+use super::store::Store;
+use super::view::View;
 use crate::entry::{Entry, Value};
-use crate::error::{Error, Result};
-use crate::index::hash::HashIndex;
-use crate::location::Location;
-use crate::segment::file::Segment;
+use crate::error::Result;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -18,19 +15,6 @@ use std::sync::Arc;
 /// disk. So hold it no longer than needed.
 #[derive(Clone)]
 pub struct Snapshot(Arc<View>);
-
-/// The view itself, released when the last snapshot or iterator is dropped.
-pub(crate) struct View {
-    pub(crate) store: Arc<Store>,
-    pub(crate) seq: u64,
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        self.store.history.close_snapshot(self.seq);
-        self.store.release_retired();
-    }
-}
 
 impl Snapshot {
     /// Waits for writes in progress, then takes the view.
@@ -79,74 +63,5 @@ impl Snapshot {
     /// As [`Db::prefix`](crate::Db::prefix).
     pub fn prefix(&self, prefix: &[u8]) -> Result<Range> {
         Range::with_prefix(self.0.store.clone(), Some(self.0.clone()), prefix)
-    }
-}
-
-/// What a record at a location is to a view.
-enum Sight {
-    Visible(Fetched, Arc<Segment>),
-    /// Another key's, or written later.
-    Invisible,
-    /// Moved by compaction.
-    Gone,
-}
-
-impl View {
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Entry>> {
-        self.store.check_open()?;
-        match &self.store.index {
-            Index::Hash(index) => self.get_by_hash(index, key),
-            Index::Ordered(index) => loop {
-                // The index first, the history second: see `history`.
-                let current = index.get(key);
-                let versions = self.store.history.versions_after(key, self.seq);
-                let past = versions.first().map(|version| version.location);
-                let Some(location) = past.or(current) else { return Ok(None) };
-                match self.look(key, location)? {
-                    Sight::Visible(fetched, segment) => {
-                        return fetched.into_entry(&segment, location).map(Some);
-                    }
-                    Sight::Invisible => return Ok(None),
-                    Sight::Gone => {}
-                }
-            },
-        }
-    }
-
-    fn get_by_hash(&self, index: &HashIndex, key: &[u8]) -> Result<Option<Entry>> {
-        let hash = self.store.order.hash_key.hash(key);
-        let mut candidates = Vec::new();
-        'again: loop {
-            candidates.clear();
-            index.candidates(hash, &mut candidates);
-            let versions = self.store.history.versions_after(&hash.to_be_bytes(), self.seq);
-            candidates.extend(versions.iter().map(|version| version.location));
-            for &location in &candidates {
-                match self.look(key, location)? {
-                    Sight::Visible(fetched, segment) => {
-                        return fetched.into_entry(&segment, location).map(Some);
-                    }
-                    Sight::Invisible => {}
-                    Sight::Gone => continue 'again,
-                }
-            }
-            return Ok(None);
-        }
-    }
-
-    fn look(&self, key: &[u8], location: Location) -> Result<Sight> {
-        Ok(match self.store.fetch(location)? {
-            None => Sight::Gone,
-            Some((fetched, segment)) if fetched.key() == key && fetched.header.seq <= self.seq => {
-                Sight::Visible(fetched, segment)
-            }
-            Some((fetched, segment)) => {
-                if matches!(self.store.index, Index::Ordered(_)) && fetched.key() != key {
-                    let offset = location.offset();
-                    return Err(Error::corrupt(&segment.path, offset, "record of another key"));
-                }
-                Sight::Invisible
-            }
-        })
     }
 }

@@ -1,10 +1,9 @@
 //! Statistics of a store.
 
-use super::store::{Index, Store};
 use crate::log::write::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counted while running; added up by [`Store::stats`].
+/// Counted while running; added up by [`Store::stats`](super::store::Store::stats).
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
@@ -61,34 +60,5 @@ impl Stats {
     /// Bytes on disk for each byte of newest records.
     pub fn space_amplification(&self) -> f64 {
         self.disk_bytes as f64 / (self.live_bytes.max(1)) as f64
-    }
-}
-
-impl Store {
-    pub(crate) fn stats(&self) -> Stats {
-        let segments = self.segments.read();
-        let sum = |of: &dyn Fn(&crate::segment::file::Segment) -> u64| -> u64 {
-            segments.values().map(|segment| of(segment)).sum()
-        };
-        let (keys, index_bytes) = match &self.index {
-            Index::Hash(index) => (index.len(), index.memory_bytes()),
-            Index::Ordered(index) => (index.len(), index.memory_bytes()),
-        };
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
-            keys: keys as u64,
-            segments: segments.len() as u64,
-            disk_bytes: sum(&|segment| segment.len()),
-            live_bytes: sum(&|segment| segment.live()),
-            tombstone_bytes: sum(&|segment| segment.tombstones()),
-            index_bytes: index_bytes as u64,
-            cache_bytes: self.cache.memory_bytes() as u64,
-            scan_bytes: self.passes.memory_bytes() as u64,
-            open_files: self.home.open_files.count() as u64,
-            bytes_written: count(&self.counters.bytes_written),
-            bytes_compacted: count(&self.counters.bytes_compacted),
-            compactions: count(&self.counters.compactions),
-            syncs: count(&self.counters.syncs),
-        }
     }
 }

@@ -1,8 +1,7 @@
 //! The state all handles of an open store share, and the rules that apply everywhere.
 
-use super::reserve::Reserve;
 use super::scan::pass::Passes;
-use super::stats::Counters;
+use super::stats::{Counters, Stats};
 use crate::cache::ReadCache;
 use crate::disk::DiskLock;
 use crate::error::{Error, Result};
@@ -10,15 +9,15 @@ use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
 use crate::index::history::History;
 use crate::index::ordered::OrderedIndex;
-use crate::location::{LocationHash, SegmentId};
+use crate::location::SegmentId;
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
 use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::options::{Options, Placement};
-use crate::segment::file::{Segment, SegmentHome};
+use crate::reserve_file::Reserve;
+use crate::segment::file::{Segment, SegmentHome, Segments};
 use crate::segment::header::Origin;
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,9 +27,6 @@ pub(crate) enum Index {
     Hash(HashIndex),
     Ordered(OrderedIndex),
 }
-
-/// Segments by number.
-pub(crate) type Segments = HashMap<SegmentId, Arc<Segment>, LocationHash>;
 
 /// An open store.
 pub(crate) struct Store {
@@ -374,5 +370,34 @@ impl Store {
         drop(retired);
         // Files go here, with no lock held, or later with the last reader.
         drop(gone);
+    }
+}
+
+impl Store {
+    pub(crate) fn stats(&self) -> Stats {
+        let segments = self.segments.read();
+        let sum = |of: &dyn Fn(&Segment) -> u64| -> u64 {
+            segments.values().map(|segment| of(segment)).sum()
+        };
+        let (keys, index_bytes) = match &self.index {
+            Index::Hash(index) => (index.len(), index.memory_bytes()),
+            Index::Ordered(index) => (index.len(), index.memory_bytes()),
+        };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            keys: keys as u64,
+            segments: segments.len() as u64,
+            disk_bytes: sum(&|segment| segment.len()),
+            live_bytes: sum(&|segment| segment.live()),
+            tombstone_bytes: sum(&|segment| segment.tombstones()),
+            index_bytes: index_bytes as u64,
+            cache_bytes: self.cache.memory_bytes() as u64,
+            scan_bytes: self.passes.memory_bytes() as u64,
+            open_files: self.home.open_files.count() as u64,
+            bytes_written: count(&self.counters.bytes_written),
+            bytes_compacted: count(&self.counters.bytes_compacted),
+            compactions: count(&self.counters.compactions),
+            syncs: count(&self.counters.syncs),
+        }
     }
 }

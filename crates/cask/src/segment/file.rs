@@ -14,11 +14,11 @@ use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at, space};
 use crate::error::{Error, Result};
 use crate::hint::entry::RecordMeta;
 use crate::hint::writer::HintBuilder;
-use crate::location::{ALIGNMENT, SegmentId};
+use crate::location::{ALIGNMENT, LocationHash, SegmentId};
 use crate::names;
 use crate::tail::{LogOffset, Tail};
 use parking_lot::{Mutex, RwLock};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -504,3 +504,6 @@ impl OpenFiles {
         self.open.lock().iter().filter(|weak| weak.strong_count() > 0).count()
     }
 }
+
+/// Segments by number.
+pub(crate) type Segments = HashMap<SegmentId, Arc<Segment>, LocationHash>;

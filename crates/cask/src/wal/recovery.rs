@@ -6,7 +6,6 @@
 
 use crate::db::open::{adopt_tails, load_manifest, lock_dir, remove_idle_tails, sort_out_files};
 use crate::db::recovery::{TornTail, complete_segment, scanner};
-use crate::db::reserve::Reserve;
 use crate::db::stats::Counters;
 use crate::db::store::{Index, Store};
 use crate::disk::{Disk, OpenMode};
@@ -16,6 +15,7 @@ use crate::index::hash::HashIndex;
 use crate::log::salvage::load_tails;
 use crate::manifest::{Manifest, Purpose, SegmentState};
 use crate::options::Options;
+use crate::reserve_file::Reserve;
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Step;
@@ -110,7 +110,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     }
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
     let order = HintOrder { index: options.index, hash_key: manifest.hash_key };
-    let segments: crate::db::store::Segments =
+    let segments: crate::segment::file::Segments =
         kept.into_iter().map(|segment| (segment.id, segment)).collect();
     let index = Index::Hash(HashIndex::new());
     let (counters, reserve) = (Counters::default(), Reserve::none());

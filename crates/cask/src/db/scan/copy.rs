@@ -1,8 +1,8 @@
 //! Copying keys and locations out of the index, restoring what a snapshot sees.
 
 use super::cut::Cut;
-use crate::db::snapshot::View;
 use crate::db::store::{Index, Store};
+use crate::db::view::View;
 use crate::index::ordered::{OrderedIndex, Run, Side};
 use crate::location::Location;
 

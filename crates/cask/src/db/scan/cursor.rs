@@ -1,7 +1,8 @@
 //! The position of one range among the windows.
 
 use super::block::Block;
-use super::pass::{Passes, Request};
+use super::pass::Passes;
+use super::request::Request;
 use super::window::ScanWindow;
 use crate::disk::span::ReadBuf;
 use crate::index::ordered::Side;

@@ -10,6 +10,7 @@
 //! * [`plan`]: the reads that fill a window, and doing them.
 //! * [`window`]: a run of blocks, loading or loaded.
 //! * [`pass`]: which windows exist, within a memory budget, and the threads that load.
+//! * [`request`]: from what a range needs to its window.
 //! * [`cursor`]: the position of one range.
 //!
 //! Sharing does not change what a range sees. A window serves a range only if it is as good as one the range
@@ -26,4 +27,5 @@ pub(crate) mod cursor;
 pub(crate) mod cut;
 pub(crate) mod pass;
 pub(crate) mod plan;
+pub(crate) mod request;
 pub(crate) mod window;

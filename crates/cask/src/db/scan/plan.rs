@@ -5,12 +5,11 @@
 //! or a range that would otherwise wait.
 
 use super::block::Block;
-use crate::db::store::Store;
 use crate::disk::span::ReadBuf;
 use crate::location::{Location, SegmentId};
-use crate::segment::file::Segment;
+use crate::segment::file::{Segment, Segments};
 use crate::segment::record::Record;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +66,7 @@ impl Plan {
     /// Plans to load the records of some blocks. Those longer than `record_len_max` are left to
     /// the ranges, which so need not share memory for them.
     pub(crate) fn new(
-        store: &Store,
+        segments: &RwLock<Segments>,
         blocks: Vec<Block>,
         seq_max: u64,
         record_len_max: u64,
@@ -82,7 +81,7 @@ impl Plan {
             }
         }
         wanted.sort_unstable_by_key(|wanted| wanted.location);
-        let (segments, reads) = divide(store, &wanted);
+        let (segments, reads) = divide(segments, &wanted);
         Plan {
             blocks: blocks.into_iter().map(Mutex::new).collect(),
             wanted,
@@ -158,7 +157,7 @@ impl Plan {
 
 /// Finds the segments and the reads. Records of segments that compaction has taken out of use
 /// are left out.
-fn divide(store: &Store, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<PlannedRead>) {
+fn divide(all: &RwLock<Segments>, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<PlannedRead>) {
     let mut numbers: HashMap<SegmentId, Option<u32>> = HashMap::new();
     let mut segments = Vec::new();
     let mut reads: Vec<PlannedRead> = Vec::new();
@@ -179,7 +178,7 @@ fn divide(store: &Store, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<PlannedRe
             continue;
         }
         let number = *numbers.entry(id).or_insert_with(|| {
-            let segment = store.segment(id)?;
+            let segment = all.read().get(&id).cloned()?;
             segments.push(segment);
             Some(segments.len() as u32 - 1)
         });
