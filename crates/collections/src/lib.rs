@@ -12,6 +12,7 @@
 //! This crate deliberately knows no keys, key expiry, locks, logs or protocols.
 
 mod collection;
+mod form;
 mod incremental_snapshot;
 mod limits;
 mod prefetch;
@@ -31,7 +32,8 @@ pub mod set;
 pub mod sorted_set;
 pub mod stream;
 
-pub use collection::{Collection, CollectionKind, Form};
+pub use collection::Collection;
+pub use form::{CollectionKind, Form};
 pub use hash::Hash;
 pub use incremental_snapshot::{Remainder, SnapshotId, SnapshotProgress, SnapshotTag, Snapshotted};
 pub use limits::{ListLimits, PackedLimits, SetLimits, StreamLimits};

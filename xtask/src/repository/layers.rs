@@ -193,9 +193,9 @@ const CLIENT: &[&str] = &[
 
 #[rustfmt::skip]
 const COLLECTIONS: &[&str] = &[
-    "collection", "incremental_snapshot", "limits", "size_class", "text_int", "packed", "prefetch", "random",
+    "form", "incremental_snapshot", "limits", "size_class", "text_int", "packed", "prefetch", "random",
     "raw_box", "same_bytes", "seed", "thin", "hash", "hyperloglog", "list", "set", "sorted_set", "stream",
-    "lib",
+    "collection", "lib",
 ];
 
 #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! A field of a large hash: name, value and deadline in one allocation behind a handle of 8 bytes.
+//! A field of a hash. In a large one: name, value and deadline in one allocation behind a handle of 8 bytes.
 //!
 //! | bits of the handle | meaning |
 //! |---|---|
@@ -24,7 +24,6 @@
 
 use std::ptr::{self, NonNull};
 
-use super::FieldRef;
 use crate::packed::Element;
 use crate::same_bytes;
 use crate::size_class;
@@ -346,6 +345,45 @@ impl Drop for Field {
     fn drop(&mut self) {
         // SAFETY: the field owns the allocation, which was made for the size class of its shape.
         unsafe { thin::free(self.base(), self.shape().bytes()) }
+    }
+}
+
+/// A field of a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldRef<'a> {
+    /// Its name.
+    pub name: Element<'a>,
+    /// Its value.
+    pub value: Element<'a>,
+    /// When it expires, as Unix time in milliseconds.
+    pub deadline_ms: Option<i64>,
+}
+
+impl FieldRef<'_> {
+    /// Whether its deadline has not come yet.
+    #[inline]
+    pub fn is_live(&self, now_ms: i64) -> bool {
+        self.deadline_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)
+    }
+}
+
+/// What there was before a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Former {
+    /// No field of that name.
+    Absent,
+    /// A field with this deadline.
+    Field(Option<i64>),
+}
+
+impl Former {
+    /// Whether there was a field whose deadline had not come yet.
+    #[inline]
+    pub fn was_live(self, now_ms: i64) -> bool {
+        match self {
+            Former::Absent => false,
+            Former::Field(deadline_ms) => deadline_ms.is_none_or(|at| at > now_ms),
+        }
     }
 }
 

@@ -13,10 +13,11 @@ mod table;
 
 use std::ptr::NonNull;
 
+pub use field::{FieldRef, Former};
 use small::{Pairs, Triples};
 use table::FieldTable;
 
-use crate::collection::Form;
+use crate::form::Form;
 use crate::incremental_snapshot::{IncrementalSnapshot, SnapshotProgress, snapshotted};
 use crate::limits::PackedLimits;
 use crate::packed::Element;
@@ -38,45 +39,6 @@ enum Repr {
     /// Small, with deadlines.
     Triples(RawBox<Triples>),
     Table(RawBox<FieldTable>),
-}
-
-/// A field of a hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FieldRef<'a> {
-    /// Its name.
-    pub name: Element<'a>,
-    /// Its value.
-    pub value: Element<'a>,
-    /// When it expires, as Unix time in milliseconds.
-    pub deadline_ms: Option<i64>,
-}
-
-impl FieldRef<'_> {
-    /// Whether its deadline has not come yet.
-    #[inline]
-    pub fn is_live(&self, now_ms: i64) -> bool {
-        self.deadline_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)
-    }
-}
-
-/// What there was before a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Former {
-    /// No field of that name.
-    Absent,
-    /// A field with this deadline.
-    Field(Option<i64>),
-}
-
-impl Former {
-    /// Whether there was a field whose deadline had not come yet.
-    #[inline]
-    pub fn was_live(self, now_ms: i64) -> bool {
-        match self {
-            Former::Absent => false,
-            Former::Field(deadline_ms) => deadline_ms.is_none_or(|at| at > now_ms),
-        }
-    }
 }
 
 /// Runs `$body` for whatever form a hash has.

@@ -4,7 +4,7 @@
 
 use std::ptr::NonNull;
 
-use super::{FieldRef, Former};
+use super::field::{FieldRef, Former};
 use crate::packed::{self, Element, Packed, Position};
 use crate::raw_box::allocated_bytes_of;
 

@@ -4,7 +4,7 @@ use tierce_dash::{EntryHash, IterAhead, Table, prefetch_read};
 
 use super::deadlines::{Deadlines, Item};
 use super::field::Field;
-use super::{FieldRef, Former};
+use super::field::{FieldRef, Former};
 use crate::incremental_snapshot::{CopyOwned, IncrementalSnapshot, SnapshotProgress};
 use crate::packed::Element;
 use crate::prefetch::prefetch;

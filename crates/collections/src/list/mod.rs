@@ -12,7 +12,7 @@ mod snapshot;
 
 use std::ptr::NonNull;
 
-use crate::collection::Form;
+use crate::form::Form;
 use crate::incremental_snapshot::{SnapshotProgress, snapshotted};
 use crate::limits::ListLimits;
 use crate::packed::{Element, Packed};

@@ -14,7 +14,7 @@ pub use algebra::{difference, intersection, union};
 use integers::Integers;
 use table::MemberTable;
 
-use crate::collection::Form;
+use crate::form::Form;
 use crate::incremental_snapshot::{IncrementalSnapshot, SnapshotProgress, snapshotted};
 use crate::limits::{PackedLimits, SetLimits};
 use crate::packed::{self, Element, Packed};

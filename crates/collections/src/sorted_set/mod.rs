@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::PackedLimits;
-use crate::collection::Form;
+use crate::form::Form;
 use crate::incremental_snapshot::{IncrementalSnapshot, SnapshotProgress, snapshotted};
 use crate::packed::{Element, Packed};
 use crate::random::{Random, draw_repeatedly};

@@ -20,7 +20,7 @@ mod tree_bytes;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
-use crate::collection::Form;
+use crate::form::Form;
 use crate::limits::StreamLimits;
 use crate::size_class::size_class;
 
