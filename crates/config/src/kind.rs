@@ -51,6 +51,17 @@ pub enum Kind {
     Primary,
 }
 
+/// The largest number of an `int` in Redis, the upper bound of most of its numbers.
+pub(super) const INT_MAX: i64 = i32::MAX as i64;
+/// Any number that is not negative.
+pub(super) const COUNT_OR_SIZE: Kind = Kind::Int(0, INT_MAX);
+/// Any number of 64 bits that is not negative.
+pub(super) const LONG: Kind = Kind::Int(0, i64::MAX);
+/// Any number of bytes.
+pub(super) const BYTES: Kind = Kind::Memory(0, i64::MAX as u64);
+/// A TCP port, or 0 for none.
+pub(super) const PORT: Kind = Kind::Int(0, 65_535);
+
 /// Why a value was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -1,8 +1,7 @@
 //! Limits of clients.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::LONG;
+use super::super::kind::{Kind, LONG};
 
 /// Requests and query buffers may not be limited to less than this many bytes.
 const REQUEST_LIMIT_MIN: u64 = 1 << 20;

@@ -1,9 +1,8 @@
 //! Clustering.
 
 use super::super::directive::{Directive, accepted_unless_marked, row};
-use super::super::kind::{Invalid, Kind};
+use super::super::kind::{BYTES, COUNT_OR_SIZE, Invalid, Kind, LONG, PORT};
 use super::super::value::Value;
-use super::{BYTES, COUNT_OR_SIZE, LONG, PORT};
 
 /// Names announced to other nodes are shorter than this many bytes.
 const NODE_NAME_LEN: usize = 256;

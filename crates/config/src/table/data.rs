@@ -1,8 +1,7 @@
 //! How collections are stored. The thresholds show in OBJECT ENCODING.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::{BYTES, INT_MAX, LONG};
+use super::super::kind::{BYTES, INT_MAX, Kind, LONG};
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[

@@ -1,8 +1,7 @@
 //! The listener for HTTP.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::PORT;
+use super::super::kind::{Kind, PORT};
 
 /// Addresses to listen on, as for `bind`.
 const BIND_MAX: usize = 16;

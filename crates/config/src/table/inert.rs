@@ -1,9 +1,8 @@
 //! Directives of Redis without effect here, with a reason each.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::{Invalid, Kind};
+use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Invalid, Kind};
 use super::super::value::Value;
-use super::{COUNT_OR_SIZE, INT_MAX};
 
 const FACILITIES: Kind = Kind::Word(&[
     "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",

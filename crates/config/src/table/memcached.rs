@@ -1,8 +1,7 @@
 //! The protocols of memcached.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::{INT_MAX, PORT};
+use super::super::kind::{INT_MAX, Kind, PORT};
 
 /// Values may not be limited to less than this many bytes.
 const ITEM_SIZE_MIN: u64 = 1 << 10;

@@ -1,8 +1,7 @@
 //! Memory limits and eviction.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::{COUNT_OR_SIZE, INT_MAX};
+use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Kind};
 
 const POLICIES: Kind = Kind::Word(&[
     "volatile-lru",

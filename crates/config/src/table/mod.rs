@@ -85,17 +85,6 @@ pub static DIRECTIVES: [Directive; COUNT] = {
     all
 };
 
-/// The largest number of an `int` in Redis, the upper bound of most of its numbers.
-const INT_MAX: i64 = i32::MAX as i64;
-/// Any number that is not negative.
-const COUNT_OR_SIZE: Kind = Kind::Int(0, INT_MAX);
-/// Any number of 64 bits that is not negative.
-const LONG: Kind = Kind::Int(0, i64::MAX);
-/// Any number of bytes.
-const BYTES: Kind = Kind::Memory(0, i64::MAX as u64);
-/// A TCP port, or 0 for none.
-const PORT: Kind = Kind::Int(0, 65_535);
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

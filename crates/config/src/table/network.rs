@@ -1,8 +1,7 @@
 //! Listening and connections.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::{COUNT_OR_SIZE, PORT};
+use super::super::kind::{COUNT_OR_SIZE, Kind, PORT};
 
 /// Addresses that one server may listen on.
 const BIND_MAX: usize = 16;

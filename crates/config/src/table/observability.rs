@@ -1,8 +1,7 @@
 //! Slow log, latency and events.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::LONG;
+use super::super::kind::{Kind, LONG};
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[

@@ -1,8 +1,7 @@
 //! The protocol of PedroKV.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::{INT_MAX, PORT};
+use super::super::kind::{INT_MAX, Kind, PORT};
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[

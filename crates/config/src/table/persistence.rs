@@ -1,10 +1,9 @@
 //! Persistence.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::{Invalid, Kind};
+use super::super::kind::{BYTES, COUNT_OR_SIZE, Invalid, Kind};
 use super::super::own_names::is_own_name;
 use super::super::value::Value;
-use super::{BYTES, COUNT_OR_SIZE};
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[

@@ -1,9 +1,8 @@
 //! The process and its environment.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::{Invalid, Kind};
+use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Invalid, Kind, LONG};
 use super::super::value::Value;
-use super::{COUNT_OR_SIZE, INT_MAX, LONG};
 
 /// More workers than that no machine we know can feed.
 const THREADS_MAX: i64 = 1024;

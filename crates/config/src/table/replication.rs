@@ -1,8 +1,7 @@
 //! Replication.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::{COUNT_OR_SIZE, INT_MAX, LONG, PORT};
+use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Kind, LONG, PORT};
 
 /// What a replica goes by.
 #[rustfmt::skip]

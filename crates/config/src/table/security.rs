@@ -1,8 +1,7 @@
 //! Access control.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::LONG;
+use super::super::kind::{Kind, LONG};
 
 const ALLOWED: Kind = Kind::Word(&["no", "yes", "local"]);
 

@@ -1,8 +1,7 @@
 //! Encrypted connections.
 
 use super::super::directive::{Directive, row};
-use super::super::kind::Kind;
-use super::{COUNT_OR_SIZE, INT_MAX, PORT};
+use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Kind, PORT};
 
 /// The name of a file or directory whose contents are read again by every CONFIG SET.
 const fn file(name: &'static str, about: &'static str) -> Directive {
