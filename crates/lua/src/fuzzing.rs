@@ -10,10 +10,10 @@ use std::slice;
 use mlua_sys as ffi;
 use tierce_wire::resp::Proto;
 
-use crate::host::{Host, LogLevel, NoSuchCommand, Replication, Stop};
+use crate::host::{Host, LogLevel, NoSuchCommand, Replication, Server, Stop};
 use crate::libraries;
-use crate::machine::{Call, Machine, Outcome, Server};
-use crate::program::Script;
+use crate::machine::{Machine, Outcome};
+use crate::program::{Call, Script};
 
 /// Instructions, and steps of the libraries, between two calls of the hook.
 const INSTRUCTIONS_PER_LOOK: c_int = 1000;

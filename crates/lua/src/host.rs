@@ -78,3 +78,17 @@ pub trait Host {
     /// `redis.set_repl`
     fn set_repl(&mut self, replication: Replication);
 }
+
+/// What scripts read about the server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// `redis.REDIS_VERSION`, three numbers with points between them.
+    pub version: [u8; 3],
+}
+
+impl Server {
+    pub(crate) fn version_text(&self) -> String {
+        let [major, minor, patch] = self.version;
+        format!("{major}.{minor}.{patch}")
+    }
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use memchr::memchr;
+use tierce_wire::resp::Proto;
 
 use crate::sha1::{Sha1, sha1};
 use crate::shebang::{self, Flags};
@@ -90,4 +91,20 @@ pub struct Function {
     pub description: Option<Vec<u8>>,
     /// What it may do, and where it runs.
     pub flags: Flags,
+}
+
+/// One execution of a script or function.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// `KEYS`
+    pub keys: &'a [&'a [u8]],
+    /// `ARGV`
+    pub args: &'a [&'a [u8]],
+    /// The protocol of the client, in which the result is written.
+    pub proto: Proto,
+}
+
+/// Whether it may be the name of a function or library.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }

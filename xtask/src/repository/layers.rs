@@ -222,7 +222,7 @@ const KEYSPACE: &[&str] = &[
 #[rustfmt::skip]
 const LUA: &[&str] = &[
     "host", "number", "sha1", "shebang", "program", "values", "random", "native", "libraries",
-    "api convert machine sandbox", "fuzzing", "lib",
+    "memory", "shared", "convert", "api", "sandbox", "machine", "fuzzing", "lib",
 ];
 
 #[rustfmt::skip]

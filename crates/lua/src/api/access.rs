@@ -6,7 +6,7 @@ use mlua_sys::{lua_State, lua_pushboolean};
 
 use super::call::read_args;
 use crate::host::Host;
-use crate::machine::Shared;
+use crate::shared::Shared;
 use crate::values::raise;
 
 pub(super) unsafe extern "C-unwind" fn acl_check_cmd(state: *mut lua_State) -> c_int {

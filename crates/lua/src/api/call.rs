@@ -11,8 +11,8 @@ use tierce_wire::resp::Proto;
 
 use crate::convert::push_reply;
 use crate::host::{Host, Stop};
-use crate::machine::{Shared, enter, leave, raise_stop, work};
 use crate::number::format_general;
+use crate::shared::{Shared, enter, leave, raise_stop, work};
 use crate::values::{push_bytes, push_error};
 
 pub(super) unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {

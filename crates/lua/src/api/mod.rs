@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_int};
 
 use mlua_sys::{lua_CFunction, lua_State, lua_createtable, lua_pushnumber, lua_setfield};
 
-use crate::machine::Server;
+use crate::host::Server;
 use crate::values::{push_bytes, set_function};
 
 /// Numbers of `redis.log` and `redis.set_repl`.

@@ -7,8 +7,8 @@ use mlua_sys::{
     lua_pushnil, lua_pushvalue, lua_rawgeti_, lua_settop, lua_type, luaL_ref,
 };
 
-use crate::machine::{Shared, enter, is_name, leave, raise_stop};
-use crate::program::Function;
+use crate::program::{Function, is_name};
+use crate::shared::{Shared, enter, leave, raise_stop};
 use crate::shebang::Flags;
 use crate::values::{bytes, raise};
 

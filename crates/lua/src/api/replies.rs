@@ -6,8 +6,9 @@ use memchr::memchr;
 use mlua_sys::{lua_State, lua_createtable, lua_gettop, lua_pushvalue, lua_setfield};
 
 use crate::convert::trim_line_end;
-use crate::machine::{WORK_PER_LOOK, enter, leave, raise_stop, work};
+use crate::memory::WORK_PER_LOOK;
 use crate::sha1::sha1_in_pieces;
+use crate::shared::{enter, leave, raise_stop, work};
 use crate::values::{bytes, push_bytes, push_error, raise, string};
 
 /// The only argument, if it is a string.

@@ -6,7 +6,7 @@ use mlua_sys::{lua_State, lua_gettop, lua_isnumber, lua_pushboolean, lua_tonumbe
 use tierce_wire::resp::Proto;
 
 use crate::host::{LogLevel, Replication};
-use crate::machine::{Shared, enter, leave, look, raise_stop};
+use crate::shared::{Shared, enter, leave, look, raise_stop};
 use crate::values::{bytes, raise};
 
 pub(super) const REPL_AOF: c_int = 1;

@@ -9,7 +9,8 @@ use mlua_sys::{
 };
 use tierce_wire::resp::{Encoder, Proto};
 
-use crate::machine::{INSTRUCTIONS_PER_LOOK, count_error, look};
+use crate::memory::INSTRUCTIONS_PER_LOOK;
+use crate::shared::{count_error, look};
 use crate::values::{bytes, push_bytes, string};
 
 /// Tables may be nested so deep. A table that contains itself ends here as well.

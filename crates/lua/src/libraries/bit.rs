@@ -2,8 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::add;
-use crate::native::{Outcome, Stack, Type};
+use crate::native::{Outcome, Stack, Type, add};
 
 /// Added to a double, it leaves the low 32 bits of the rounded integer in the low bits of the mantissa.
 const SHIFT_TO_MANTISSA: f64 = 6_755_399_441_055_744.0;

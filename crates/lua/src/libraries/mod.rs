@@ -7,11 +7,9 @@ mod cmsgpack;
 mod patterns;
 mod structs;
 
-use std::ffi::{CStr, c_int};
-
 use mlua_sys as ffi;
 
-use crate::native::{Outcome, Stack};
+use crate::native::Stack;
 
 /// The settings of the global `cjson`.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +52,4 @@ fn open_all(stack: Stack<'_>) -> JsonSettings {
     patterns::add_to(stack);
     stack.pop(1);
     settings
-}
-
-/// Adds a native function to the table on top.
-fn add<F>(stack: Stack<'_>, name: &CStr, function: F)
-where
-    F: Fn(Stack<'_>) -> Outcome<c_int> + Copy,
-{
-    stack.push_function(function, 0);
-    stack.set_field(-2, name);
 }

@@ -14,8 +14,7 @@
 
 use std::ffi::c_int;
 
-use super::add;
-use crate::native::{Buffer, Outcome, Stack, truncate};
+use crate::native::{Buffer, Outcome, Stack, add, truncate};
 
 /// Bytes of the largest integer.
 const INTEGER_MAX: usize = 32;

@@ -11,11 +11,16 @@ use mlua_sys::{
 };
 
 use super::failure;
-use super::{RUN_SCRIPT, Shared, raise_stop};
 use crate::convert::{Unwritable, write_reply};
 use crate::host::Stop;
 use crate::sandbox::Globals;
+use crate::shared::{NO_ARGUMENTS, Shared, raise_stop};
 use crate::values::{push_bytes, raise};
+
+/// Where the function that handles errors, and the two that begin executions, are on the stack of a machine.
+pub(super) const ON_ERROR: c_int = 1;
+pub(super) const RUN_SCRIPT: c_int = 2;
+pub(super) const RUN_FUNCTION: c_int = 3;
 
 /// Upvalues of the function that runs scripts: globals, the names `KEYS` and `ARGV`, and the tables.
 const GLOBALS: c_int = 1;
@@ -28,9 +33,6 @@ const REUSED_LEN_MAX: usize = 32;
 /// How many scripts get the same tables: the places that one has made in them, and emptied again, are to be walked
 /// through by those after it.
 const USES_MAX: u32 = 64;
-
-/// The lengths where there are no tables to be filled again.
-pub(super) const NO_ARGUMENTS: [usize; 2] = [usize::MAX; 2];
 
 /// Pushes what a machine keeps on its stack.
 ///

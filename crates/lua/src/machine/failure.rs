@@ -10,9 +10,9 @@ use mlua_sys::{
     lua_toboolean, lua_topointer, lua_type, lua_typename,
 };
 
-use super::{enter, is_stopped, leave};
 use crate::convert::trim_line_end;
 use crate::sandbox::is_protected;
+use crate::shared::{enter, is_stopped, leave};
 use crate::values::{bytes, push_bytes};
 
 /// The error that a script failed with.

@@ -1,28 +1,14 @@
-//! Compiling, and the loading of libraries.
+//! Compiling, and what can go wrong when a library is loaded.
 
 use std::ffi::{CStr, c_int};
-use std::time::{Duration, Instant};
 
-use mlua_sys::{
-    LUA_REGISTRYINDEX, lua_State, lua_pcall, lua_pop, lua_rawgeti_, lua_setfield, luaL_ref,
-};
+use mlua_sys::{LUA_REGISTRYINDEX, lua_State, lua_pop, lua_rawgeti_, lua_setfield, luaL_ref};
 
-use super::{Failure, Machine, enter, failure, leave, runs};
-use crate::host::{Host, Stop};
-use crate::program::{Function, Library};
+use super::{Failure, failure};
+use crate::host::Stop;
+use crate::program::Function;
 use crate::sandbox::compile as compile_text;
-
-/// A library that is being loaded.
-#[derive(Default)]
-pub(crate) struct Loading {
-    /// What it has registered, and references to the callbacks.
-    pub(crate) functions: Vec<(Function, c_int)>,
-}
-
-/// Whether it may be the name of a function or library.
-pub(crate) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-}
+use crate::shared::{Shared, enter, leave};
 
 /// Compiles code, and returns a reference to it, or the text of the error.
 pub(super) fn compile(state: *mut lua_State, code: &[u8], name: &CStr) -> Result<c_int, Vec<u8>> {
@@ -39,7 +25,7 @@ pub(super) fn compile(state: *mut lua_State, code: &[u8], name: &CStr) -> Result
         }
     };
     let _ = leave(state);
-    super::Shared::of(state).stop = None;
+    Shared::of(state).stop = None;
     result
 }
 
@@ -49,49 +35,8 @@ pub(super) enum Unloaded {
     Stopped(Stop),
 }
 
-/// Runs the code of a library, for at most `time_max`, and returns what it registers.
-pub(super) fn load(
-    machine: &mut Machine,
-    library: &Library,
-    host: &mut dyn Host,
-    time_max: Option<Duration>,
-) -> Result<Vec<(Function, c_int)>, Unloaded> {
-    let state = machine.state.as_ptr();
-    let chunk = compile(state, library.body(), c"@user_function").map_err(|text| {
-        Unloaded::Failed(Failure::new([b"ERR Error compiling function: ", &*text].concat()))
-    })?;
-    machine.begin(host);
-    let shared = machine.shared();
-    shared.loading = Some(Loading::default());
-    shared.load_end = time_max.map(|time_max| Instant::now() + time_max);
-    // SAFETY: references are those of the tables and of the chunk.
-    let status = unsafe {
-        choose_globals(state, machine.globals.functions_metatable, machine.globals.behind_loading);
-        lua_rawgeti_(state, LUA_REGISTRYINDEX, chunk);
-        let status = lua_pcall(state, 0, 0, 0);
-        runs(state);
-        choose_globals(
-            state,
-            machine.globals.functions_metatable,
-            machine.globals.behind_functions,
-        );
-        status
-    };
-    let shared = machine.shared();
-    shared.load_end = None;
-    let stop = shared.stop;
-    let functions = shared.loading.take().map(|loading| loading.functions).unwrap_or_default();
-    let result = result_of(state, status, stop, &functions);
-    machine.unref(chunk);
-    if result.is_err() {
-        functions.iter().for_each(|(_, callback)| machine.unref(*callback));
-    }
-    machine.end(stop == Some(Stop::MemoryLimit));
-    result.map(|()| functions)
-}
-
 /// Takes the error from the stack, if there is one.
-fn result_of(
+pub(super) fn result_of(
     state: *mut lua_State,
     status: c_int,
     stop: Option<Stop>,
@@ -125,7 +70,7 @@ impl Unloaded {
 }
 
 /// Has the globals of functions read from another table.
-unsafe fn choose_globals(state: *mut lua_State, metatable: c_int, table: c_int) {
+pub(super) unsafe fn choose_globals(state: *mut lua_State, metatable: c_int, table: c_int) {
     // SAFETY: both are references to tables; the field exists, so no memory is needed.
     unsafe {
         lua_rawgeti_(state, LUA_REGISTRYINDEX, metatable);

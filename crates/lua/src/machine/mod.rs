@@ -5,13 +5,11 @@ mod entry;
 mod failure;
 mod libraries;
 mod loading;
-mod memory;
-mod shared;
 
 use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlua_sys::{
     LUA_GCCOLLECT, LUA_GLOBALSINDEX, LUA_REGISTRYINDEX, lua_State, lua_close, lua_cpcall, lua_gc,
@@ -21,57 +19,19 @@ use mlua_sys::{
 use tierce_wire::resp::Proto;
 
 use self::chunks::Chunks;
+use self::entry::{ON_ERROR, RUN_FUNCTION, RUN_SCRIPT};
 use self::libraries::Libraries;
 use self::loading::Unloaded;
-use crate::host::{Host, Stop};
-use crate::program::{Function, Library, LibraryId, Script};
+use crate::host::{Host, Server, Stop};
+use crate::program::{Call, Function, Library, LibraryId, Script};
 use crate::sandbox::{self, Globals};
+use crate::shared::{Loading, Shared, allocate, enter, leave, runs};
 
 pub use failure::Failure;
-pub(crate) use loading::is_name;
-pub(crate) use memory::{WORK_PER_LOOK, enter, leave};
-pub(crate) use shared::{
-    COLLECTED_PER_LOOK, Shared, collect, collect_some, count_error, is_stopped, look, raise_stop,
-    runs, work,
-};
-
-/// Instructions of the virtual machine between two calls of [`Host::look`]. While there are large strings or tables it
-/// is called more often, since an instruction may go through one.
-pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
 
 /// Bytes that a machine may have in use between executions before it collects garbage. From then on twice what the
 /// collection has left.
 const COLLECT_BYTES_MIN: usize = 4 * 1024 * 1024;
-
-/// Where the function that handles errors, and the two that begin executions, are on the stack of a machine.
-const ON_ERROR: c_int = 1;
-const RUN_SCRIPT: c_int = 2;
-const RUN_FUNCTION: c_int = 3;
-
-/// What scripts read about the server.
-#[derive(Clone, Debug)]
-pub struct Server {
-    /// `redis.REDIS_VERSION`, three numbers with points between them.
-    pub version: [u8; 3],
-}
-
-impl Server {
-    pub(crate) fn version_text(&self) -> String {
-        let [major, minor, patch] = self.version;
-        format!("{major}.{minor}.{patch}")
-    }
-}
-
-/// One execution of a script or function.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// `KEYS`
-    pub keys: &'a [&'a [u8]],
-    /// `ARGV`
-    pub args: &'a [&'a [u8]],
-    /// The protocol of the client, in which the result is written.
-    pub proto: Proto,
-}
 
 /// How an execution ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +141,7 @@ impl Machine {
     ) -> Result<Vec<Function>, Unloaded> {
         self.forget(library.id);
         self.see_functions(true);
-        let functions = loading::load(self, library, host, time_max)?;
+        let functions = load(self, library, host, time_max)?;
         let described = functions.iter().map(|(function, _)| function.clone()).collect();
         for callback in self.libraries.insert(library, functions) {
             self.unref(callback);
@@ -388,6 +348,51 @@ impl Drop for Machine {
     }
 }
 
+/// Runs the code of a library, for at most `time_max`, and returns what it registers.
+fn load(
+    machine: &mut Machine,
+    library: &Library,
+    host: &mut dyn Host,
+    time_max: Option<Duration>,
+) -> Result<Vec<(Function, c_int)>, Unloaded> {
+    let state = machine.state.as_ptr();
+    let chunk = loading::compile(state, library.body(), c"@user_function").map_err(|text| {
+        Unloaded::Failed(Failure::new([b"ERR Error compiling function: ", &*text].concat()))
+    })?;
+    machine.begin(host);
+    let shared = machine.shared();
+    shared.loading = Some(Loading::default());
+    shared.load_end = time_max.map(|time_max| Instant::now() + time_max);
+    // SAFETY: references are those of the tables and of the chunk.
+    let status = unsafe {
+        loading::choose_globals(
+            state,
+            machine.globals.functions_metatable,
+            machine.globals.behind_loading,
+        );
+        lua_rawgeti_(state, LUA_REGISTRYINDEX, chunk);
+        let status = lua_pcall(state, 0, 0, 0);
+        runs(state);
+        loading::choose_globals(
+            state,
+            machine.globals.functions_metatable,
+            machine.globals.behind_functions,
+        );
+        status
+    };
+    let shared = machine.shared();
+    shared.load_end = None;
+    let stop = shared.stop;
+    let functions = shared.loading.take().map(|loading| loading.functions).unwrap_or_default();
+    let result = loading::result_of(state, status, stop, &functions);
+    machine.unref(chunk);
+    if result.is_err() {
+        functions.iter().for_each(|(_, callback)| machine.unref(*callback));
+    }
+    machine.end(stop == Some(Stop::MemoryLimit));
+    result.map(|()| functions)
+}
+
 /// Errors that Lua makes where it is not caught that memory runs out, which would end the process. Strings that exist
 /// need no memory.
 const ERRORS_OF_LUA: [&CStr; 2] = [c"C stack overflow", c"error in error handling"];
@@ -403,7 +408,7 @@ fn open(server: &Server) -> (NonNull<lua_State>, NonNull<Shared>, Globals) {
     let mut filling = Filling { server, globals: None };
     // SAFETY: the allocator gets the data that it needs, which lives as long as the state.
     let state = unsafe {
-        let state = lua_newstate(memory::allocate, shared.as_ptr().cast());
+        let state = lua_newstate(allocate, shared.as_ptr().cast());
         let state = NonNull::new(state).expect("memory for a machine");
         enter(state.as_ptr());
         lua_cpcall(state.as_ptr(), fill, ptr::from_mut(&mut filling).cast());

@@ -378,3 +378,12 @@ where
     }
     enter::<F>
 }
+
+/// Adds a native function to the table on top.
+pub fn add<F>(stack: Stack<'_>, name: &CStr, function: F)
+where
+    F: Fn(Stack<'_>) -> Outcome<c_int> + Copy,
+{
+    stack.push_function(function, 0);
+    stack.set_field(-2, name);
+}

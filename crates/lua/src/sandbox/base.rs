@@ -8,7 +8,7 @@ use mlua_sys::{
     lua_replace, lua_settop, lua_type, lua_upvalueindex, luaL_checkany,
 };
 
-use crate::machine::{is_stopped, raise_stop, runs};
+use crate::shared::{is_stopped, raise_stop, runs};
 use crate::values::{push_bytes, set_function};
 
 /// Replaces functions of the globals on top of the stack.

@@ -9,7 +9,7 @@ use mlua_sys::{
     luaL_optinteger,
 };
 
-use crate::machine::{COLLECTED_PER_LOOK, Shared, collect, collect_some};
+use crate::shared::{COLLECTED_PER_LOOK, Shared, collect, collect_some};
 use crate::values::set_function;
 
 /// What Lua starts with, in percent.

@@ -10,7 +10,8 @@ use mlua_sys::{
 };
 
 use super::original::{call_original, wrap_function};
-use crate::machine::{WORK_PER_LOOK, enter, is_stopped, leave, raise_stop, runs, work};
+use crate::memory::WORK_PER_LOOK;
+use crate::shared::{enter, is_stopped, leave, raise_stop, runs, work};
 
 /// Every coroutine counts its own instructions until it looks. So a look is due every few resumptions, or a script
 /// could run coroutines that all end before their first one.

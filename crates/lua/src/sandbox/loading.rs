@@ -13,7 +13,7 @@ use mlua_sys::{
     luaL_checktype, luaL_error, luaL_optlstring,
 };
 
-use crate::machine::{is_stopped, raise_stop, runs, work};
+use crate::shared::{is_stopped, raise_stop, runs, work};
 use crate::values::set_function;
 
 /// Bytes of the longest source: the longest value. The lexer counts the levels of a long bracket in an `int`, and takes

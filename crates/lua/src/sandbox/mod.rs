@@ -26,8 +26,8 @@ use mlua_sys::{
 };
 
 use crate::api;
+use crate::host::Server;
 use crate::libraries::{self, JsonSettings};
-use crate::machine::Server;
 
 pub(crate) use collector::restore as restore_collector;
 pub(crate) use loading::compile;

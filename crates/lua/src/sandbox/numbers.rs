@@ -6,7 +6,7 @@ use mlua_sys::{
     lua_State, lua_gettop, lua_pushnumber, luaL_argerror, luaL_checkinteger, luaL_error,
 };
 
-use crate::machine::Shared;
+use crate::shared::Shared;
 use crate::values::set_function;
 
 /// Replaces functions of the table `math` on top of the stack.

@@ -11,7 +11,7 @@ use mlua_sys::{
 };
 
 use super::errors;
-use crate::machine::Shared;
+use crate::shared::Shared;
 use crate::values::{push_bytes, set_function};
 
 /// Replaces the table on top of the stack by its proxy.

@@ -8,7 +8,7 @@ use mlua_sys::{
 };
 
 use super::original::{call_original, wrap_function};
-use crate::machine::{Shared, enter, leave, raise_stop, work};
+use crate::shared::{Shared, enter, leave, raise_stop, work};
 use crate::values::{push_bytes, set_function};
 
 /// Length of the longest string that is made of copies, in bytes: the longest value.

@@ -11,7 +11,7 @@ use mlua_sys::{
 
 use super::original::{call_original, wrap_function};
 use super::protected::check_writable;
-use crate::machine::work;
+use crate::shared::work;
 use crate::values::set_function;
 
 /// What an element that is read, compared or moved counts for, in bytes of work.

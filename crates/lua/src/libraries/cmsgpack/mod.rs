@@ -3,8 +3,7 @@
 mod pack;
 mod unpack;
 
-use super::add;
-use crate::native::Stack;
+use crate::native::{Stack, add};
 
 /// Pushes the library.
 pub fn push(stack: Stack<'_>) {

@@ -404,3 +404,7 @@ fn set_len(set: &[u8]) -> Option<usize> {
         }
     }
 }
+
+pub fn push_position(stack: Stack<'_>, position: usize) {
+    stack.push_integer(i64::try_from(position).unwrap_or(i64::MAX));
+}

@@ -10,10 +10,9 @@ mod replace;
 
 use std::ffi::c_int;
 
-use matcher::{Found, Matcher, Pattern};
+use matcher::{Found, Matcher, Pattern, push_position};
 
-use super::add;
-use crate::native::{Outcome, Stack, Steps, upvalue};
+use crate::native::{Outcome, Stack, Steps, add, upvalue};
 
 /// Characters that make a string a pattern.
 const SPECIAL: &[u8] = b"^$*+?.([%-";
@@ -85,10 +84,6 @@ fn push_positions(stack: Stack<'_>, start: usize, end: usize) -> c_int {
     push_position(stack, start + 1);
     push_position(stack, end);
     2
-}
-
-fn push_position(stack: Stack<'_>, position: usize) {
-    stack.push_integer(i64::try_from(position).unwrap_or(i64::MAX));
 }
 
 /// The index where a search begins, from an argument that counts from 1, or from the end where it is negative.

@@ -1,5 +1,11 @@
-//! What a machine and the functions that scripts call have in common.
+//! What a machine and the functions that scripts call have in common: looks, stops, and memory that is limited while a
+//! script runs.
+//!
+//! Lua reports a failed allocation by a long jump, which must not cross a Rust frame that owns something. So what is
+//! written in Rust and owns memory does its work between [`enter`] and [`leave`]: there, the limit does not make
+//! allocations fail, but is noted, and the function raises the stop when it has dropped what it owned.
 
+use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::time::Instant;
@@ -10,12 +16,16 @@ use mlua_sys::{
 };
 use tierce_wire::resp::Proto;
 
-use super::entry::NO_ARGUMENTS;
-use super::loading::Loading;
-use super::memory::Memory;
 use crate::host::{Host, Stop};
-use crate::machine::Call;
+use crate::memory::Memory;
+use crate::program::{Call, Function};
 use crate::random::Random;
+
+/// What every type of Lua is content with: doubles and pointers.
+const ALIGN: usize = 8;
+
+/// The lengths where there are no tables to be filled again.
+pub(crate) const NO_ARGUMENTS: [usize; 2] = [usize::MAX; 2];
 
 /// Capacity of the buffer for replies that is kept for the next one.
 const REPLY_KEPT_BYTES: usize = 1024 * 1024;
@@ -112,7 +122,7 @@ impl Shared {
     /// Counts an allocation as work. `true` if a look was due and found the script stopped, and the allocation may
     /// fail.
     #[inline]
-    pub(super) fn is_stopped_by(&mut self, allocated: usize) -> bool {
+    fn is_stopped_by(&mut self, allocated: usize) -> bool {
         if !self.memory.count_work(allocated) || self.look().is_ok() {
             return false;
         }
@@ -121,7 +131,7 @@ impl Shared {
     }
 
     /// Has the next look come as soon as the largest block needs it.
-    pub(super) fn look_sooner(&mut self) {
+    fn look_sooner(&mut self) {
         let count = self.memory.instructions_per_look;
         // SAFETY: null, or alive as the field says.
         unsafe {
@@ -238,13 +248,13 @@ pub(crate) unsafe fn raise_stop(state: *mut lua_State) -> ! {
     }
 }
 
-/// The hook of all coroutines, called every [`INSTRUCTIONS_PER_LOOK`](super::INSTRUCTIONS_PER_LOOK) instructions, and
+/// The hook of all coroutines, called every [`INSTRUCTIONS_PER_LOOK`](crate::INSTRUCTIONS_PER_LOOK) instructions, and
 /// more often while there are large blocks.
 ///
 /// # Safety
 ///
 /// Lua calls it.
-pub(super) unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut lua_Debug) {
+unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut lua_Debug) {
     runs(state);
     if look(state).is_err() {
         // SAFETY: no frame of this crate is above the virtual machine that owns something.
@@ -259,4 +269,83 @@ pub(super) unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut lua_D
         let (used, limit) = (shared.memory.used, shared.memory.limit);
         shared.collect_above = used + limit.saturating_sub(used) / 2;
     }
+}
+
+/// Begins code that owns memory: until [`leave`], allocations of the machine do not fail.
+pub(crate) fn enter(state: *mut lua_State) {
+    Shared::of(state).memory.natives += 1;
+}
+
+/// Ends it. `true` if it went beyond the limit: the caller drops what it owns and raises the stop.
+#[must_use]
+pub(crate) fn leave(state: *mut lua_State) -> bool {
+    let shared = Shared::of(state);
+    shared.memory.natives -= 1;
+    let exceeded = shared.memory.exceeded && shared.memory.natives == 0;
+    if exceeded {
+        shared.memory.exceeded = false;
+        shared.stop.get_or_insert(Stop::MemoryLimit);
+    }
+    exceeded
+}
+
+/// The allocator of a machine.
+///
+/// # Safety
+///
+/// `shared` points to the [`Shared`] of the machine, and the block is one of its own, with its size.
+pub(crate) unsafe extern "C" fn allocate(
+    shared: *mut c_void,
+    block: *mut c_void,
+    old_size: usize,
+    new_size: usize,
+) -> *mut c_void {
+    let shared = shared.cast::<Shared>();
+    // SAFETY: as below; the reference ends here.
+    if new_size > old_size && unsafe { (*shared).is_stopped_by(new_size) } {
+        return ptr::null_mut();
+    }
+    // SAFETY: it is alive as long as its machine, and nothing refers to its memory across a call of Lua.
+    let memory = unsafe { &mut (*shared).memory };
+    // SAFETY: the sizes are those that the block was requested with, which were valid then.
+    let layout = |size| unsafe { Layout::from_size_align_unchecked(size, ALIGN) };
+    if new_size == 0 {
+        if !block.is_null() {
+            memory.resize(old_size, 0);
+            // SAFETY: allocated below with this layout.
+            unsafe { dealloc(block.cast(), layout(old_size)) };
+        }
+        return ptr::null_mut();
+    }
+    let used = memory.used - old_size + new_size;
+    if used > memory.limit && new_size > old_size {
+        memory.exceeded = true;
+        if memory.natives == 0 {
+            // SAFETY: as above.
+            unsafe { (*shared).stop.get_or_insert(Stop::MemoryLimit) };
+            return ptr::null_mut();
+        }
+    }
+    if Layout::from_size_align(new_size, ALIGN).is_err() {
+        return ptr::null_mut();
+    }
+    // SAFETY: a size above zero, and the block was allocated here with its old size.
+    let new = unsafe {
+        match block.is_null() {
+            true => alloc(layout(new_size)),
+            false => realloc(block.cast(), layout(old_size), new_size),
+        }
+    };
+    if !new.is_null() && memory.resize(old_size, new_size) {
+        // SAFETY: as above; setting a hook needs no memory.
+        unsafe { (*shared).look_sooner() };
+    }
+    new.cast()
+}
+
+/// A library that is being loaded.
+#[derive(Default)]
+pub(crate) struct Loading {
+    /// What it has registered, and references to the callbacks.
+    pub(crate) functions: Vec<(Function, c_int)>,
 }

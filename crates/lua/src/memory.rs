@@ -1,21 +1,10 @@
-//! The memory of a machine: counted, and limited while a script runs.
-//!
-//! Lua reports a failed allocation by a long jump, which must not cross a Rust frame that owns something. So what is
-//! written in Rust and owns memory does its work between [`enter`] and [`leave`]: there, the limit does not make
-//! allocations fail, but is noted, and the function raises the stop when it has dropped what it owned.
+//! The memory of a machine, as its allocator counts it, and how soon the next look is due for it.
 
-use std::alloc::{Layout, alloc, dealloc, realloc};
-use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ffi::c_int;
 
-use mlua_sys::lua_State;
-
-use super::INSTRUCTIONS_PER_LOOK;
-use super::shared::Shared;
-use crate::host::Stop;
-
-/// What every type of Lua is content with: doubles and pointers.
-const ALIGN: usize = 8;
+/// Instructions of the virtual machine between two calls of [`Host::look`](crate::Host::look). While there are large
+/// strings or tables it is called more often, since an instruction may go through one.
+pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
 
 /// Work of native code between two looks, in bytes that it reads or writes: some hundred microseconds. What is
 /// allocated counts, for there is hardly a function that takes long without allocating.
@@ -74,7 +63,7 @@ pub(crate) struct Memory {
     /// Whether one of them went beyond the limit, or found the script stopped.
     pub(crate) exceeded: bool,
     /// Instructions between two looks.
-    pub(super) instructions_per_look: c_int,
+    pub(crate) instructions_per_look: c_int,
     large: LargeBlocks,
     /// Work since the last look that was due for it, in bytes.
     work: usize,
@@ -95,7 +84,7 @@ impl Memory {
 
     /// A block has got another size; 0 is none. `true` if looks are to come sooner from now on.
     #[inline]
-    fn resize(&mut self, old_size: usize, new_size: usize) -> bool {
+    pub(crate) fn resize(&mut self, old_size: usize, new_size: usize) -> bool {
         self.used = self.used - old_size + new_size;
         old_size.max(new_size) > SMALL_MAX && self.resize_large(old_size, new_size)
     }
@@ -110,7 +99,7 @@ impl Memory {
 
     /// Counts work; `true` if a look is due.
     #[inline]
-    pub(super) fn count_work(&mut self, bytes: usize) -> bool {
+    pub(crate) fn count_work(&mut self, bytes: usize) -> bool {
         self.work = self.work.saturating_add(bytes);
         let is_due = self.work >= WORK_PER_LOOK;
         if is_due {
@@ -118,76 +107,4 @@ impl Memory {
         }
         is_due
     }
-}
-
-/// Begins code that owns memory: until [`leave`], allocations of the machine do not fail.
-pub(crate) fn enter(state: *mut lua_State) {
-    Shared::of(state).memory.natives += 1;
-}
-
-/// Ends it. `true` if it went beyond the limit: the caller drops what it owns and raises the stop.
-#[must_use]
-pub(crate) fn leave(state: *mut lua_State) -> bool {
-    let shared = Shared::of(state);
-    shared.memory.natives -= 1;
-    let exceeded = shared.memory.exceeded && shared.memory.natives == 0;
-    if exceeded {
-        shared.memory.exceeded = false;
-        shared.stop.get_or_insert(Stop::MemoryLimit);
-    }
-    exceeded
-}
-
-/// The allocator of a machine.
-///
-/// # Safety
-///
-/// `shared` points to the [`Shared`] of the machine, and the block is one of its own, with its size.
-pub(super) unsafe extern "C" fn allocate(
-    shared: *mut c_void,
-    block: *mut c_void,
-    old_size: usize,
-    new_size: usize,
-) -> *mut c_void {
-    let shared = shared.cast::<Shared>();
-    // SAFETY: as below; the reference ends here.
-    if new_size > old_size && unsafe { (*shared).is_stopped_by(new_size) } {
-        return ptr::null_mut();
-    }
-    // SAFETY: it is alive as long as its machine, and nothing refers to its memory across a call of Lua.
-    let memory = unsafe { &mut (*shared).memory };
-    // SAFETY: the sizes are those that the block was requested with, which were valid then.
-    let layout = |size| unsafe { Layout::from_size_align_unchecked(size, ALIGN) };
-    if new_size == 0 {
-        if !block.is_null() {
-            memory.resize(old_size, 0);
-            // SAFETY: allocated below with this layout.
-            unsafe { dealloc(block.cast(), layout(old_size)) };
-        }
-        return ptr::null_mut();
-    }
-    let used = memory.used - old_size + new_size;
-    if used > memory.limit && new_size > old_size {
-        memory.exceeded = true;
-        if memory.natives == 0 {
-            // SAFETY: as above.
-            unsafe { (*shared).stop.get_or_insert(Stop::MemoryLimit) };
-            return ptr::null_mut();
-        }
-    }
-    if Layout::from_size_align(new_size, ALIGN).is_err() {
-        return ptr::null_mut();
-    }
-    // SAFETY: a size above zero, and the block was allocated here with its old size.
-    let new = unsafe {
-        match block.is_null() {
-            true => alloc(layout(new_size)),
-            false => realloc(block.cast(), layout(old_size), new_size),
-        }
-    };
-    if !new.is_null() && memory.resize(old_size, new_size) {
-        // SAFETY: as above; setting a hook needs no memory.
-        unsafe { (*shared).look_sooner() };
-    }
-    new.cast()
 }
