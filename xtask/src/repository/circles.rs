@@ -10,9 +10,6 @@ use super::layers::{CRATES, Source, sources};
 /// The most files of a circle.
 const LARGEST: usize = 5;
 
-/// Crates that have larger ones: what is left to be untied, and does not grow.
-const LARGER: &[(&str, usize)] = &[("keyspace", 67)];
-
 /// Words of a path.
 type Words = Vec<String>;
 
@@ -235,24 +232,11 @@ fn is_visibility(text: &str) -> bool {
     text == "pub" || text.starts_with("pub(") && text.ends_with(')')
 }
 
-/// The largest circle of a crate must be this large.
+/// What is wrong with a crate, if its largest circle is too large.
 fn faults(of: &str, arrows: &Arrows) -> Option<String> {
-    let allowed = LARGER.iter().find(|(name, _)| *name == of).map(|(_, len)| *len);
     let circle = circles(arrows).into_iter().next().unwrap_or_default();
-    match allowed {
-        None if circle.len() > LARGEST => {
-            Some(format!("{of}: these {} files use each other: {circle:?}", circle.len()))
-        }
-        Some(allowed) if circle.len() > allowed => Some(format!(
-            "{of}: its largest circle was of {allowed} files, and is of {}: {circle:?}",
-            circle.len()
-        )),
-        Some(allowed) if circle.len() < allowed => Some(format!(
-            "{of}: its largest circle is of {} files now: say so in LARGER",
-            circle.len()
-        )),
-        _ => None,
-    }
+    (circle.len() > LARGEST)
+        .then(|| format!("{of}: these {} files use each other: {circle:?}", circle.len()))
 }
 
 #[test]
@@ -290,5 +274,4 @@ fn what_files_use_is_found() {
     let next = |n: usize| BTreeSet::from([many[(n + 1) % many.len()].clone()]);
     let ring = (0..6).map(|n| (many[n].clone(), next(n))).collect();
     assert!(faults("planted", &ring).is_some_and(|fault| fault.contains("these 6 files")));
-    assert!(faults("keyspace", &ring).is_some_and(|fault| fault.contains("is of 6 files now")));
 }
