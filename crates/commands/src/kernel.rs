@@ -323,8 +323,9 @@ impl Kernel {
     #[must_use]
     pub fn has_closed(&self, access: Access, level: Option<ReplicaLevel>) -> bool {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
-        (access.writes && self.fault_of_writes(level).is_some())
-            || (access.passes_on() && is_paused())
+        // In this order: a failover changes the role, and then ends the pause.
+        (access.passes_on() && is_paused())
+            || (access.writes && self.fault_of_writes(level).is_some())
     }
 
     /// Why no write of a client with this level may run as things are, in the order in which Redis looks.

@@ -19,7 +19,8 @@ pub enum PauseMode {
 /// A pause of the whole server.
 ///
 /// It is looked at once a batch; a session that has to wait leaves its requests in the input
-/// buffer and asks to be resumed at `until_ms`, or when the pause is ended earlier.
+/// buffer and asks to be resumed at `until_ms`, or when the pause is ended earlier. Who ends it may have changed the
+/// role before: one that sees the end, and reads the role behind that, sees the change.
 #[derive(Debug, Default)]
 pub struct Pause {
     /// Unix milliseconds; zero when there is none.
@@ -65,7 +66,7 @@ impl Pause {
 
     /// Ends the pause at once; the caller wakes the sessions that wait.
     pub fn end(&self) {
-        self.until_ms.store(0, Relaxed);
+        self.until_ms.store(0, Release);
         self.ends.fetch_add(1, Relaxed);
     }
 
@@ -90,8 +91,8 @@ impl Pause {
         self.holders.load(Acquire) > 0
     }
 
-    /// Until when a request has to wait, if it has to. The client that paused must be able to look after the server
-    /// and to end it, so some requests are exempt from a pause of all.
+    /// Until when a request has to wait, if it has to: always if it `writes`. The client that paused must be able to
+    /// look after the server and to end it, so some others are exempt from a pause of all.
     #[inline]
     pub fn holds(
         &self,
@@ -100,19 +101,18 @@ impl Pause {
         now_ms: i64,
     ) -> Option<i64> {
         let is_held = self.is_held() && writes;
-        let until_ms = self.until_ms.load(Relaxed);
+        let until_ms = self.until_ms.load(Acquire);
         if until_ms <= now_ms {
             return is_held.then_some(now_ms + CHECK_EVERY_MS);
         }
-        let holds_all = self.mode.load(Relaxed) == PauseMode::All as u8;
-        let held = is_held || if holds_all { !is_exempt() } else { writes };
-        held.then_some(until_ms)
+        let holds_all = || self.mode.load(Relaxed) == PauseMode::All as u8;
+        (writes || holds_all() && !is_exempt()).then_some(until_ms)
     }
 
     /// Whether a pause is running.
     #[inline]
     pub fn is_on(&self, now_ms: i64) -> bool {
-        self.is_held() || self.until_ms.load(Relaxed) > now_ms
+        self.is_held() || self.until_ms.load(Acquire) > now_ms
     }
 
     /// The running pause: what it is for and how long it lasts, in milliseconds.

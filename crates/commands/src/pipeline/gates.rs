@@ -318,13 +318,6 @@ impl Gates {
         if self.closed.has(STALE.into()) && !is_for_primary && !runs_when_stale() {
             return refused(CommandError::PRIMARY_IS_DOWN);
         }
-        // A message goes into the stream, of which a pause is to see the end.
-        if self.closed.has(PAUSED)
-            && access.publishes
-            && let Some(until_ms) = kernel.pause.holds(true, is_exempt, self.now_ms)
-        {
-            return Err(Barred::Held(Deferral::At(Obstacle::Pause, until_ms)));
-        }
         match self.admit(kernel, locks, access, is_exempt) {
             Ok(()) => {}
             Err(Barred::Held(deferral)) => return Err(Barred::Held(deferral)),
@@ -375,10 +368,15 @@ impl Gates {
         if may_write && self.closed.has(IS_CONGESTED) {
             return Err(self.held_a_little(Obstacle::Delivery));
         }
-        if self.closed.has(PAUSED)
-            && let Some(until_ms) = kernel.pause.holds(may_write, is_exempt, self.now_ms)
-        {
-            return Err(Barred::Held(Deferral::At(Obstacle::Pause, until_ms)));
+        if self.closed.has(PAUSED) {
+            // A message goes into the stream as well, of which a pause is to see the end.
+            let passes_on = access.passes_on();
+            // If it has ended since the gates were read, they are read again: a failover changes the role before its end.
+            let ended = passes_on.then_some(self.now_ms + 1);
+            if let Some(until_ms) = kernel.pause.holds(passes_on, is_exempt, self.now_ms).or(ended)
+            {
+                return Err(Barred::Held(Deferral::At(Obstacle::Pause, until_ms)));
+            }
         }
         if may_write && self.closed.has(IS_LATE) {
             return Err(Barred::Held(Deferral::On(Obstacle::SlowSync)));

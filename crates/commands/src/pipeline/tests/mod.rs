@@ -2,14 +2,15 @@
 //!
 //! [`calls`] makes calls of a command from the syntax it declares, and others at random. [`bench`] runs
 //! them: alone, and inside of a guard. `within` compares the two; `copies` and `long` are about long commands,
-//! `programs` about scripts, `waiting` about
-//! clients that wait for keys; `facts` looks for commands that are not what they say they are.
+//! `programs` about scripts, `waiting` about clients that wait for keys, `gates` about what closes in front of a call;
+//! `facts` looks for commands that are not what they say they are.
 
 mod added;
 mod bench;
 mod calls;
 mod copies;
 mod facts;
+mod gates;
 mod long;
 mod programs;
 mod undone;

@@ -1,0 +1,69 @@
+//! Requests of a batch whose gates change between the look at them and the request.
+
+use tierce_wire::resp::Proto;
+
+use super::bench::{Bench, NOW_MS, owned};
+use super::calls::Call;
+use crate::command::Access;
+use crate::fault::Fault;
+use crate::kernel::Kernel;
+use crate::pipeline;
+use crate::pipeline::gates::{Barred, Gates};
+use crate::replication::failover::Plan;
+use crate::replication::role::Address;
+
+/// The verdict on a call of RESP.
+fn judge(bench: &mut Bench, gates: &Gates, line: &str) -> String {
+    let Bench { kernel, caller, .. } = bench;
+    let call: Call = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let args = owned(&call);
+    let command = pipeline::resolve(kernel, args.as_args()).ok().expect("a command");
+    let mut locks = kernel.keyspace.locks();
+    match gates.judge(kernel, caller, &mut locks, command, args.as_args()) {
+        Ok(()) => "runs".to_owned(),
+        Err(Barred::Held(_)) => "waits".to_owned(),
+        Err(Barred::Refused(refused)) => refused.error.as_str().to_owned(),
+    }
+}
+
+/// The verdict on a write of another protocol.
+fn admit(kernel: &Kernel, gates: &Gates) -> Result<(), Option<Fault>> {
+    let admitted = gates.admit(kernel, &mut kernel.keyspace.locks(), Access::CHANGE, || false);
+    admitted.map_err(|barred| match barred {
+        Barred::Held(_) => None,
+        Barred::Refused(fault) => Some(fault),
+    })
+}
+
+/// The other server has all that is to be written, and this one would differ from it for ever.
+#[test]
+fn what_a_failover_has_held_back_does_not_run_at_its_end() {
+    const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+    for is_done in [true, false] {
+        let mut bench = Bench::new(Proto::Resp2);
+        let kernel = &bench.kernel;
+        kernel.role.set_serves_stale(true);
+        let plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: false };
+        assert!(kernel.begin_failover(plan));
+        assert!(kernel.hand_over(1, &Address { host: b"h".to_vec(), port: 1 }, || true));
+        let gates = Gates::read(kernel, &mut bench.caller, NOW_MS);
+        let gates_of_others = Gates::read_for_all(kernel, NOW_MS);
+        match is_done {
+            true => kernel.failover_is_done(kernel.role.following().expect("the other").number),
+            false => assert!(kernel.abort_failover("a test")),
+        }
+        assert!(!kernel.failover.is_on() && !kernel.pause.is_on(NOW_MS));
+        assert_eq!(admit(kernel, &gates_of_others), Err(None));
+        let writes = ["SET k v", "PFDEBUG GETREG counter0", "EVAL return 0", "PUBLISH c m"];
+        for line in writes {
+            assert_eq!(judge(&mut bench, &gates, line), "waits", "{line}");
+        }
+        assert_eq!(judge(&mut bench, &gates, "GET string0"), "runs");
+        let verdict = if is_done { READ_ONLY } else { "runs" };
+        let gates = Gates::read(&bench.kernel, &mut bench.caller, NOW_MS);
+        assert_eq!(judge(&mut bench, &gates, "SET k v"), verdict);
+        let gates = Gates::read_for_all(&bench.kernel, NOW_MS);
+        let verdict = if is_done { Err(Some(Fault::ReadOnly)) } else { Ok(()) };
+        assert_eq!(admit(&bench.kernel, &gates), verdict);
+    }
+}
