@@ -4,7 +4,8 @@ use crate::access::db::Db;
 use crate::access::keyspace::Keyspace;
 use crate::access::shard_locks::ShardLocks;
 #[cfg(debug_assertions)]
-use crate::change::event::{Event, EventClasses, EventSink, Named, Origin};
+use crate::change::event::Named;
+use crate::change::event::{Event, EventClasses, EventSink, Origin};
 use crate::change::interest::Interest;
 use crate::data::expiry::{DeadlineSet, Expiry};
 use crate::data::key::Key;
