@@ -96,10 +96,11 @@ pub(crate) fn move_element(
     let mut at_source = guard.db(db, source.hash(), now_ms);
     let taken = at_source.edit::<List, _, CommandError>(source, Missing::Skip, |list| {
         let element = from.peek(list).expect("a list has elements").to_vec();
-        from.pop(list, 1);
+        // First: a replica does this by two commands, and loses the deadline of a list that is empty in between.
         if is_rotation {
             to.push(list, &element);
         }
+        from.pop(list, 1);
         Ok(element)
     })?;
     if is_rotation {
