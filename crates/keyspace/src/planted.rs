@@ -1,5 +1,5 @@
 //! Faults that can be put back, for the tests that have to find them (`crates/engine/tests/together`,
-//! `crates/server/src/simulation`, `scripts/linearizability`).
+//! `crates/commands/tests/replicated`, `crates/server/src/simulation`, `scripts/linearizability`).
 //!
 //! Each was in the code once, or is what a natural mistake there would do. [`is`] is where the code does
 //! better now. Without the feature `planted-faults`, which only these tests have, it is `false` when the
@@ -77,6 +77,18 @@ pub enum Fault {
     CommandsDropMessages,
     /// The messages of a script are sent when its keys are not locked any more.
     MessagesWithoutLocks,
+    /// A replica hears of no deadline of a collection that begins anew.
+    TranslationOfDeadlines,
+    /// Nor of those of fields that come with their values.
+    TranslationOfFieldDeadlines,
+    /// What is put before a list comes there in the other order.
+    TranslationOfHeads,
+    /// A replica empties the database that its stream has selected last.
+    TranslationOfFlushes,
+    /// What is pending and no entry any more is claimed without being there.
+    TranslationOfPending,
+    /// memcached's flags and marks are not sent with the value.
+    TranslationOfNotes,
 }
 
 impl Fault {

@@ -2,6 +2,7 @@
 
 use tierce_keyspace::ListSide;
 use tierce_keyspace::log::{FieldDeadline, HashEdit, ListEdit, Malformed, SetEdit, SortedSetEdit};
+use tierce_keyspace::planted::{self, Fault};
 
 use super::Dialect;
 use super::commands::{Arg, Commands, push, push_newer};
@@ -21,7 +22,10 @@ pub(super) fn list(
         ListEdit::PushBack(elements) => push_back(key, elements, commands),
         ListEdit::Insert { index: 0, elements } if is_new => push_back(key, elements, commands),
         ListEdit::Insert { index: 0, elements } => {
-            let elements: Vec<_> = elements.collect();
+            let mut elements: Vec<_> = elements.collect();
+            if planted::is(Fault::TranslationOfHeads) {
+                elements.reverse();
+            }
             let head = [Arg::from("LPUSH"), Arg::from(key)];
             let from_last = elements.iter().rev().map(|element| [Arg::from(*element)]);
             commands.push_chunks(&head, from_last, &[]);
@@ -86,7 +90,7 @@ pub(super) fn hash(key: &[u8], edit: &HashEdit<'_>, dialect: Dialect, commands: 
         HashEdit::TimedFields(fields) => {
             commands.push_chunks(&head, fields.map(|(field, _)| pair(field)), &[]);
             for ((name, _), deadline) in fields {
-                if deadline.0.is_some() {
+                if deadline.0.is_some() && !planted::is(Fault::TranslationOfFieldDeadlines) {
                     field_deadline(key, name, deadline, dialect, commands);
                 }
             }

@@ -1,6 +1,7 @@
 //! The operations of one record or batch.
 
 use tierce_keyspace::log::{Edit, Edits, Effect, Malformed, Op, Spilled, Stored};
+use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{CodeKind, ItemNote, Marks};
 
 use super::Dialect;
@@ -49,7 +50,9 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
             }
             Op::Flush { db } => {
                 self.end_begun();
-                self.commands.select(db);
+                if !planted::is(Fault::TranslationOfFlushes) {
+                    self.commands.select(db);
+                }
                 push!(self.commands, "FLUSHDB");
             }
             Op::Swap { a, b } => {
@@ -89,7 +92,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         if let Some(mut stream) = stream {
             stream.finish(self.commands);
         }
-        if let Some(at_ms) = deadline_ms {
+        if let Some(at_ms) = deadline_ms.filter(|_| !planted::is(Fault::TranslationOfDeadlines)) {
             push!(self.commands, "PEXPIREAT", key, at_ms);
         }
     }
@@ -112,7 +115,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
             Effect::Put { value, deadline_ms, attributes } => {
                 self.put(key, value, *deadline_ms);
                 let note = attributes.note();
-                if note != ItemNote::NONE {
+                if note != ItemNote::NONE && !planted::is(Fault::TranslationOfNotes) {
                     self.note(db, key, Some(note.flags), note.marks);
                 }
             }

@@ -2,6 +2,7 @@
 
 use tierce_collections::stream::{State, StreamId};
 use tierce_keyspace::log::StreamEdit;
+use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{Delivery, StreamFields};
 
 use super::Dialect;
@@ -93,7 +94,9 @@ impl<'a> StreamCommands<'a> {
     fn range(&mut self, mut range: Range<'a>, commands: &mut Commands<'_>) {
         let Some(rebuild) = &mut self.rebuild else { return };
         let before = rebuild.made.last_id;
-        range.add_absent(before);
+        if !planted::is(Fault::TranslationOfPending) {
+            range.add_absent(before);
+        }
         let (mut trimmed, mut deleted) = (None, Vec::new());
         for (id, fields) in &range.entries {
             add(self.key, *id, *fields, commands);
