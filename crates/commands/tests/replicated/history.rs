@@ -1,5 +1,6 @@
 //! Random commands on keys of all types.
 
+use tierce_commands::command::Flags;
 use tierce_harness::Random;
 
 /// A command: what is in braces is drawn. Names of keys say of which type they mostly are.
@@ -9,11 +10,18 @@ const COMMANDS: &[&str] = &[
     "SET {t} {v} KEEPTTL",
     "SETEX {t} 100 {v}",
     "SET {t} {n}",
+    "SETNX {t} {v}",
+    "PSETEX {t} {ttl} {v}",
+    "GETSET {t} {v}",
     "MSET {t} {v} {t} {v}",
+    "MSETNX {t} {v} {t} {v}",
     "APPEND {t} {v}",
     "SETRANGE {t} {n} {v}",
     "SETBIT {t} {n} 1",
     "INCRBY {t} {n}",
+    "INCR {t}",
+    "DECR {t}",
+    "DECRBY {t} {n}",
     "INCRBYFLOAT {t} {f}",
     "GETDEL {t}",
     "GETEX {t} PX {ttl}",
@@ -35,6 +43,7 @@ const COMMANDS: &[&str] = &[
     "PEXPIRE {k} {ttl}",
     "PERSIST {k}",
     "EXPIREAT {k} 1",
+    "PEXPIREAT {k} 7000000000000",
     "GET {t}",
     "SELECT {d}",
     "SWAPDB {d} {d}",
@@ -44,6 +53,7 @@ const COMMANDS: &[&str] = &[
     "LPUSH {l} {v}",
     "RPUSH {l} {v}",
     "RPUSHX {l} {v}",
+    "LPUSHX {l} {v}",
     "LPOP {l}",
     "RPOP {l}",
     "LPOP {l} {n}",
@@ -76,18 +86,27 @@ const COMMANDS: &[&str] = &[
     "ZPOPMAX {z} 2",
     "ZREMRANGEBYRANK {z} 0 1",
     "ZREMRANGEBYSCORE {z} ({f} {f}",
+    "ZREMRANGEBYLEX {z} [{v} +",
+    "ZMPOP 2 {z} {z} MAX COUNT 2",
+    "ZINTERSTORE {z} 2 {z} {z}",
     "ZUNIONSTORE {z} 2 {z} {z}",
     "ZRANGESTORE {z} {z} 0 -2",
     "ZDIFFSTORE {z} 2 {z} {z}",
     "GEOADD {z} 13.4 52.5 {v}",
+    "GEOSEARCHSTORE {z} {z} FROMLONLAT 13.4 52.5 BYRADIUS 900 km ASC",
+    "GEORADIUS {z} 13.4 52.5 900 km STORE {z}",
+    "GEORADIUSBYMEMBER {z} {v} 900 km STOREDIST {z}",
     "HSET {h} {v} {v} {v} {v}",
     "HSET {h} {n} {v}",
     "HSETNX {h} {v} {v}",
+    "HMSET {h} {v} {v} {n} {v}",
     "HDEL {h} {v} {n}",
     "HINCRBY {h} {n} {n}",
     "HINCRBYFLOAT {h} {n} {f}",
     "HPEXPIRE {h} {ttl} FIELDS 2 {n} {n}",
     "HEXPIRE {h} 1000 FIELDS 1 {n}",
+    "HPEXPIREAT {h} 7000000000000 FIELDS 1 {n}",
+    "HEXPIREAT {h} 1 FIELDS 1 {n}",
     "HPERSIST {h} FIELDS 1 {n}",
     "XADD {x} {next} {v} {v}",
     "XADD {x} {next} {v} {v} {n} {n}",
@@ -125,6 +144,30 @@ const COMMANDS: &[&str] = &[
     "SCRIPT UNREGISTER {n}",
 ];
 
+/// More of what makes values large, and of what is said of a value as a whole, with deadlines.
+const DENSE: &[&str] = &[
+    "SET {t} {large}",
+    "APPEND {t} {large}",
+    "SETRANGE {t} 17000 {v}",
+    "SETRANGE {t} 90 {large}",
+    "RPUSH {l} {v} {v} {n} {v} {n}",
+    "LPUSH {l} {v} {v} {n} {v} {n}",
+    "SADD {s} {v} {v} {n} {v} {v}",
+    "ZADD {z} {f} {v} {f} {v} {f} {n} {f} {v}",
+    "HSET {h} {v} {v} {n} {v} {n} {v}",
+    "PEXPIRE {k} {ttl}",
+    "EXPIRE {k} 1000",
+    "HPEXPIRE {h} {ttl} FIELDS 2 {n} {n}",
+    "HEXPIRE {h} 1000 FIELDS 3 {n} {n} {n}",
+    "RENAME {k} {k}",
+    "MOVE {k} {d}",
+    "COPY {l} {l} REPLACE",
+    "COPY {s} {s} REPLACE",
+    "COPY {z} {z} REPLACE",
+    "COPY {h} {h} REPLACE",
+    "COPY {x} {x} REPLACE",
+];
+
 /// Seldom, as they leave little.
 const SWEEPING: &[&str] = &["FLUSHDB", "FLUSHALL", "FUNCTION FLUSH", "SWAPDB {d} {d}"];
 
@@ -156,11 +199,22 @@ const FLOATS: &[&str] = &[
 pub struct History {
     pub random: Random,
     entries: u64,
+    is_dense: bool,
 }
 
 impl History {
     pub fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), entries: 0 }
+        Self { random: Random::new(seed), entries: 0, is_dense: false }
+    }
+
+    /// One with few keys, to which more happens: some strings are large, and more is swept away.
+    pub fn dense(seed: u64) -> Self {
+        Self { is_dense: true, ..Self::new(seed) }
+    }
+
+    /// A key that is mostly a string.
+    pub fn string_key(&mut self) -> Vec<u8> {
+        self.value("t")
     }
 
     /// Commands that are executed one behind the other: mostly one, sometimes a transaction.
@@ -177,7 +231,12 @@ impl History {
     }
 
     fn command(&mut self) -> Vec<Vec<u8>> {
-        let templates = if self.random.one_in(150) { SWEEPING } else { COMMANDS };
+        let templates = match self.is_dense {
+            true if self.random.one_in(4) => DENSE,
+            true if self.random.one_in(40) => SWEEPING,
+            false if self.random.one_in(150) => SWEEPING,
+            _ => COMMANDS,
+        };
         let template = self.random.pick(templates);
         template.split(' ').map(|word| self.word(word)).collect()
     }
@@ -191,18 +250,20 @@ impl History {
     }
 
     fn value(&mut self, name: &str) -> Vec<u8> {
+        let (keys, dbs) = if self.is_dense { (2, 2) } else { (4, 3) };
         let random = &mut self.random;
         let number = |random: &mut Random| random.below(12).to_string().into_bytes();
         match name {
             "k" => {
                 let kind = random.pick(KINDS);
-                key(kind, random)
+                key(kind, keys, random)
             }
             "v" => value(random),
+            "large" => vec![b'a' + random.below(26) as u8; 16_500 + random.below(500)],
             "n" | "i" if name == "n" || random.one_in(2) => number(random),
             "i" => format!("-{}", 1 + random.below(12)).into_bytes(),
             "f" => random.pick(FLOATS).into(),
-            "d" => random.below(3).to_string().into_bytes(),
+            "d" => random.below(dbs).to_string().into_bytes(),
             "g" => format!("g{}", random.below(3)).into_bytes(),
             "c" => format!("c{}", random.below(3)).into_bytes(),
             // Over at once, soon, or when everything is.
@@ -224,7 +285,7 @@ impl History {
                 );
                 text.into_bytes()
             }
-            kind => key(kind, random),
+            kind => key(kind, keys, random),
         }
     }
 }
@@ -232,10 +293,9 @@ impl History {
 /// The types that names of keys speak of.
 const KINDS: &[&str] = &["t", "p", "l", "s", "z", "h", "x"];
 
-const KEYS_PER_KIND: usize = 4;
-
-fn key(kind: &str, random: &mut Random) -> Vec<u8> {
-    key_of(kind, random.below(KEYS_PER_KIND))
+/// One of the first keys of a kind.
+fn key(kind: &str, keys: usize, random: &mut Random) -> Vec<u8> {
+    key_of(kind, random.below(keys))
 }
 
 /// A key, the first one of its kind not a text.
@@ -253,4 +313,45 @@ fn value(random: &mut Random) -> Vec<u8> {
         4 => Vec::new(),
         _ => format!("value {}", random.below(10)).into_bytes(),
     }
+}
+
+/// Commands that change keys and are in no history: those of clients that wait change what others change, too, and the
+/// rest needs payloads.
+const NOT_DRAWN: &[&str] = &[
+    "restore",
+    "blpop",
+    "brpop",
+    "blmpop",
+    "blmove",
+    "brpoplpush",
+    "bzpopmin",
+    "bzpopmax",
+    "bzmpop",
+    "nblpop",
+    "nbrpop",
+    "nblmpop",
+    "nblmove",
+    "nbzpopmin",
+    "nbzpopmax",
+    "pfdebug",
+    "function|restore",
+];
+
+#[test]
+fn every_command_that_changes_keys_is_drawn() {
+    let table = tierce_commands::table();
+    let drawn = |name: &str| {
+        let name = name.to_uppercase().replace('|', " ");
+        let mut templates = COMMANDS.iter().chain(DENSE).chain(SWEEPING);
+        templates.any(|template| {
+            template
+                .strip_prefix(&*name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        })
+    };
+    let changes = table.all().filter(|command| command.spec.flags.contains(Flags::WRITE));
+    let names =
+        changes.filter(|command| command.subcommands.is_empty()).map(|command| &*command.full_name);
+    let missing: Vec<_> = names.filter(|name| !drawn(name)).collect();
+    assert_eq!(missing, NOT_DRAWN);
 }

@@ -2,17 +2,20 @@
 //!
 //! `TIERCE_TEST_REDIS` names a redis-server that is a replica here, too: see `scripts/replication-differential`.
 
+mod change;
 mod contents;
+mod data;
 mod history;
 mod sides;
 
 use tierce_harness::effort;
+use tierce_keyspace::Options;
 use tierce_keyspace::log::Sizes;
 use tierce_replication::translate::Dialect;
 
 use contents::{Detail, contents};
 use history::History;
-use sides::{Clock, Primary, Redis, Side, Store};
+use sides::{Clock, Primary, Redis, Side, Store, shown};
 
 /// Commands between two comparisons.
 const BETWEEN: usize = 60;
@@ -22,20 +25,15 @@ fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: 
     let mut history = History::new(seed);
     let piece_len = 1 << (5 + history.random.below(16));
     let clock = if detail == Detail::Everything { Clock::Behind } else { Clock::Ahead };
-    let mut primary = Primary::new(dialect, Sizes { piece_len, ..Sizes::default() }, clock);
+    let log_sizes = Sizes { piece_len, ..Sizes::default() };
+    let mut primary = Primary::new(dialect, Options { log_sizes, ..Options::default() }, clock);
     let mut log: Vec<String> = Vec::new();
     for step in 1..=commands {
         if history.random.one_in(20) {
             primary.store.now_ms += [1, 1000, 5000][history.random.below(3)];
         }
         for command in history.next() {
-            log.push(
-                command
-                    .iter()
-                    .map(|arg| arg.escape_ascii().to_string())
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            );
+            log.push(shown(&command));
             primary.store.call(&command);
         }
         if step % BETWEEN == 0 || step == commands {
@@ -60,7 +58,8 @@ fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: 
 #[test]
 fn a_replica_has_what_random_commands_have_left() {
     for seed in 0..effort(12) {
-        check(seed, 600, Dialect::Tierce, Detail::Everything, &mut Store::replica());
+        let mut replica = Store::replica(Options::default());
+        check(seed, 600, Dialect::Tierce, Detail::Everything, &mut replica);
     }
 }
 

@@ -7,15 +7,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::{Client, Origin as Peer};
 use tierce_commands::kernel::Kernel;
-use tierce_commands::pipeline;
+use tierce_commands::pipeline::{self, Execution, Executor, Turn};
 use tierce_config::{Config, LogLevel, Settings};
-use tierce_engine::{Engine, clock::STOPPED_MS, durability::Durability, log::Log};
+use tierce_engine::{Engine, durability::Durability, log::Log};
 use tierce_harness::{Connection, Launch, Reply, Server};
-use tierce_keyspace::log::{LogSink, RecordKind, Sizes};
-use tierce_keyspace::{Keyspace, Options};
+use tierce_keyspace::log::{LogSink, RecordKind};
+use tierce_keyspace::{Keyspace, Options, STREAM_NAME_LEN};
 use tierce_output::Output;
 use tierce_replication::translate::{self, Dialect, Translator};
 use tierce_wire::resp::OwnedArgs;
+
+/// A command with its arguments.
+pub type Command = Vec<Vec<u8>>;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -48,6 +51,8 @@ pub trait Side {
 pub struct Store {
     kernel: Kernel,
     caller: Caller,
+    /// The primary, as a caller.
+    upstream: Caller,
     pub now_ms: i64,
 }
 
@@ -58,32 +63,68 @@ impl Store {
         let config = Arc::new(Config::new(Settings::default()));
         let engine = Engine::new(config, keyspace, Durability::without_log(), log);
         let kernel = Kernel::new(Arc::new(engine), tierce_commands::table(), 1);
-        let caller = Caller::new(Arc::new(Client::new(Peer::default(), 0)), true);
-        Self { kernel, caller, now_ms: 0 }
+        Self { kernel, caller: caller(), upstream: caller(), now_ms: 0 }
     }
 
     /// One where keys go when its primary says so.
-    pub fn replica() -> Self {
-        let store = Self::new(Options::default());
+    pub fn replica(options: Options) -> Self {
+        let store = Self::new(options);
         store.kernel.keyspace.set_following(true);
         store
     }
 
-    pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Reply {
-        self.call_at(command, self.now_ms)
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.kernel.keyspace
     }
 
-    fn call_at<A: AsRef<[u8]>>(&mut self, command: &[A], now_ms: i64) -> Reply {
-        let mut args = OwnedArgs::new();
-        command.iter().for_each(|arg| args.push(arg.as_ref()).expect("a short command"));
-        let mut output = Output::new();
+    pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Reply {
+        let (args, mut output) = (owned(command), Output::new());
         match pipeline::resolve(&self.kernel, args.as_args()) {
             Ok(spec) => {
+                let now_ms = self.now_ms;
                 self.kernel.run(spec, &mut self.caller, args.as_args(), &mut output, now_ms);
             }
             Err(_) => return Reply::Error("no such command".into()),
         }
-        Reply::decode(output.buffer()).expect("a reply").0
+        Reply::decode(&output.into_bytes()).expect("a reply").0
+    }
+
+    /// Executes a command of its primary.
+    pub fn apply(&mut self, command: &[Vec<u8>]) -> Reply {
+        let (args, mut output) = (owned(command), Output::new());
+        let place = ([b'p'; STREAM_NAME_LEN], 0);
+        self.kernel.apply(&mut self.upstream, args.as_args(), &mut output, place);
+        Reply::decode(&output.into_bytes()).expect("a reply").0
+    }
+
+    /// Executes commands as one, and takes back what they have changed.
+    pub fn call_and_take_back(&mut self, commands: &[Command]) {
+        let is_script = |command: &&Command| command[0] == b"EVAL";
+        if let [script] = commands
+            && is_script(&script)
+        {
+            self.call(&failing(script));
+            return;
+        }
+        let mut caller = caller();
+        caller.select(self.caller.db);
+        let mut locks = self.kernel.keyspace.locks();
+        let mut all = locks.lock_all();
+        all.locks().begin_undo(usize::MAX);
+        // Scripts have an undo log of their own.
+        for command in commands.iter().filter(|command| !is_script(command)) {
+            let args = owned(command);
+            let Ok(command) = pipeline::resolve(&self.kernel, args.as_args()) else { continue };
+            if ["multi", "exec"].contains(&command.spec.name) {
+                continue;
+            }
+            let turn = Turn::new(&self.kernel, self.kernel.counters(0), self.now_ms);
+            let execution =
+                Execution { turn, command, args: args.as_args(), by: Executor::Program };
+            let done = execution.run(&mut caller, all.locks(), &mut Output::new());
+            assert!(done.is_ok(), "all shards are locked");
+        }
+        all.locks().rollback();
     }
 
     pub fn ask(&mut self, args: &[&[u8]]) -> Reply {
@@ -91,10 +132,29 @@ impl Store {
     }
 }
 
+fn caller() -> Caller {
+    Caller::new(Arc::new(Client::new(Peer::default(), 0)), true)
+}
+
+fn owned<A: AsRef<[u8]>>(command: &[A]) -> OwnedArgs {
+    let mut args = OwnedArgs::new();
+    command.iter().for_each(|arg| args.push(arg.as_ref()).expect("a short command"));
+    args
+}
+
+/// A call of a script that fails when it has done everything, which takes that back.
+fn failing(call: &[Vec<u8>]) -> Command {
+    let script = String::from_utf8_lossy(&call[1]);
+    let script = format!(
+        "#!lua flags=atomic\nlocal function run() {script} end run() error('is taken back')"
+    );
+    [&call[..1], &[script.into_bytes()], &call[2..]].concat()
+}
+
 impl Side for Store {
     fn feed(&mut self, stream: &[u8], now_ms: i64) {
         self.now_ms = now_ms;
-        execute_all(stream, |command| self.call_at(command, STOPPED_MS));
+        execute_all(stream, |command| self.apply(command));
     }
 
     fn ask(&mut self, args: &[&[u8]]) -> Reply {
@@ -120,10 +180,10 @@ impl LogSink for Records {
 }
 
 impl Primary {
-    pub fn new(dialect: Dialect, log_sizes: Sizes, clock: Clock) -> Self {
+    pub fn new(dialect: Dialect, options: Options, clock: Clock) -> Self {
         let records = Arc::<Records>::default();
         let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
-        let mut store = Store::new(Options { log, log_sizes, ..Options::default() });
+        let mut store = Store::new(Options { log, ..options });
         store.now_ms = clock.now_ms();
         store.kernel.keyspace.begin_following();
         let mut options = translate::Options::default();
@@ -136,16 +196,26 @@ impl Primary {
         self.store.kernel.keyspace.locks().expire_due(self.store.now_ms);
     }
 
-    /// What has changed since the last call, as commands, and these as lines.
+    /// What has changed since the last call.
+    pub fn records(&self) -> Vec<Vec<u8>> {
+        mem::take(&mut *self.records.0.lock().expect("no test panics here"))
+    }
+
+    /// The same as commands, and these as lines.
     pub fn stream(&mut self) -> (Vec<u8>, Vec<String>) {
-        let records = mem::take(&mut *self.records.0.lock().expect("no test panics here"));
-        let mut stream = Vec::new();
         // Who compares contents selects databases.
         self.translator.forget_db();
+        let records = self.records();
+        self.translate(&records)
+    }
+
+    /// Records as commands, and these as lines.
+    pub fn translate(&mut self, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>) {
+        let mut stream = Vec::new();
         for record in records {
-            self.translator.record(&record, &mut stream).expect("a record");
+            self.translator.record(record, &mut stream).expect("a record");
         }
-        let lines = commands(&stream).iter().map(|command| line(command)).collect();
+        let lines = commands(&stream).iter().map(|command| shown(command)).collect();
         (stream, lines)
     }
 }
@@ -194,7 +264,7 @@ impl Side for Redis {
 fn execute_all(stream: &[u8], mut execute: impl FnMut(&[Vec<u8>]) -> Reply) {
     let mut before = Vec::new();
     for command in commands(stream) {
-        before.push(line(&command));
+        before.push(shown(&command));
         let reply = execute(&command);
         let shown = &before[before.len().saturating_sub(40)..];
         assert!(!has_error(&reply), "{reply} to the last of\n{}", shown.join("\n"));
@@ -202,7 +272,7 @@ fn execute_all(stream: &[u8], mut execute: impl FnMut(&[Vec<u8>]) -> Reply) {
 }
 
 /// The commands of a stream.
-fn commands(mut stream: &[u8]) -> Vec<Vec<Vec<u8>>> {
+fn commands(mut stream: &[u8]) -> Vec<Command> {
     let mut commands = Vec::new();
     while !stream.is_empty() {
         let (command, len) = Reply::decode(stream).expect("a whole command");
@@ -212,7 +282,8 @@ fn commands(mut stream: &[u8]) -> Vec<Vec<Vec<u8>>> {
     commands
 }
 
-fn line(command: &[Vec<u8>]) -> String {
+/// A command as a line.
+pub fn shown(command: &[Vec<u8>]) -> String {
     command.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,0 +1,275 @@
+//! A change has one outcome, whichever way it comes to a copy of the data before it: by replaying its records, or by
+//! executing the commands that these are for a replica. Taken back, it leaves the data before it.
+//!
+//! Each command of a random history is such a change, and each transaction. A copy has come to the data in its own way,
+//! and is compared after each change, so that a difference is the work of the last one. Values on disk and checkpoints
+//! are tested by `together` of `engine`, counters, versions and events by the tests of `keyspace`.
+
+use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tierce_collections::{ListLimits, PackedLimits, SetLimits, StreamLimits};
+use tierce_harness::effort;
+use tierce_keyspace::log::{LiveReplay, Replay, Sizes};
+use tierce_keyspace::planted::{self, Fault};
+use tierce_keyspace::{DbIndex, Keyspace, Limits, Marks, Options, STREAM_NAME_LEN, StreamPlace};
+use tierce_replication::note;
+use tierce_replication::translate::Dialect;
+
+use super::data::{Data, Sameness};
+use super::history::History;
+use super::sides::{Clock, Command, Primary, Side, Store, shown};
+
+/// Changes of a history.
+const CHANGES: usize = 150;
+
+/// Data, and copies of it that get its changes in different ways.
+struct World {
+    primary: Primary,
+    data: Data,
+    /// All records so far.
+    records: Vec<Vec<u8>>,
+    replayed: Arc<Keyspace>,
+    live: LiveReplay,
+    translated: Store,
+}
+
+/// A way that a change takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    TakenBack,
+    Replayed,
+    Translated,
+    /// With all changes before it, as a server does that starts.
+    ReplayedFromTheBeginning,
+}
+
+/// The way whose outcome is another one, and the difference.
+type Failure = (Way, String);
+
+impl World {
+    fn new(piece_len: usize) -> Self {
+        let log_sizes = Sizes { piece_len, ..Sizes::default() };
+        let options = Options { log_sizes, ..few(4) };
+        let primary = Primary::new(Dialect::Tierce, options, Clock::Behind);
+        primary.store.keyspace().set_limits(&small_limits());
+        let data = Data::of(primary.store.keyspace());
+        let replayed = Arc::new(Keyspace::new(few(2)).expect("sound options"));
+        replayed.set_following(true);
+        let (live, translated) = (LiveReplay::default(), Store::replica(few(8)));
+        Self { primary, data, records: Vec::new(), replayed, live, translated }
+    }
+
+    /// Takes a change back, makes it, and has the copies follow.
+    fn make(&mut self, change: &Change) -> Result<(), Failure> {
+        let store = &mut self.primary.store;
+        if let Change::Commands(commands) = change {
+            store.call_and_take_back(commands);
+            let found = Data::of(store.keyspace());
+            self.compare(Way::TakenBack, &self.data, &found, Sameness::Full)?;
+        }
+        let taken_back = self.primary.records();
+        if !taken_back.is_empty() {
+            return Err((Way::TakenBack, format!("it has left records: {}", shown(&taken_back))));
+        }
+        match change {
+            Change::Commands(commands) => commands.iter().for_each(|command| {
+                self.primary.store.call(command);
+            }),
+            Change::Note(command) => _ = self.primary.store.apply(command),
+        }
+        self.primary.remove_expired();
+        let records = self.primary.records();
+        let after = Data::of(self.primary.store.keyspace());
+        self.replay(&records, &after)?;
+        self.translate(&records, &after)?;
+        self.records.extend(records);
+        self.data = after;
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        way: Way,
+        expected: &Data,
+        found: &Data,
+        up_to: Sameness,
+    ) -> Result<(), Failure> {
+        let Some(difference) = expected.difference(found, up_to) else { return Ok(()) };
+        Err((way, format!("{difference}\nBefore it was\n{}", self.data.shown(&difference))))
+    }
+
+    /// As a follower does that has the data before.
+    fn replay(&mut self, records: &[Vec<u8>], after: &Data) -> Result<(), Failure> {
+        if !records.is_empty() {
+            let offset = self.records.len() as u64;
+            let place = StreamPlace { stream: [b'o'; STREAM_NAME_LEN], offset, db: DbIndex::ZERO };
+            let mut locks = self.replayed.locks();
+            let now_ms = self.primary.store.now_ms;
+            let applied = self.live.apply(&mut locks, records, place, now_ms);
+            applied.map_err(|error| (Way::Replayed, error.to_string()))?;
+            if !self.live.is_between_batches() {
+                return Err((Way::Replayed, "its last record is missing".into()));
+            }
+        }
+        self.compare(Way::Replayed, after, &Data::of(&self.replayed), Sameness::Log)
+    }
+
+    fn translate(&mut self, records: &[Vec<u8>], after: &Data) -> Result<(), Failure> {
+        let (stream, lines) = self.primary.translate(records);
+        self.translated.feed(&stream, self.primary.store.now_ms);
+        let found = Data::of(self.translated.keyspace());
+        let compared = self.compare(Way::Translated, after, &found, Sameness::Replica);
+        compared
+            .map_err(|(way, text)| (way, format!("{text}\nThe commands are\n{}", lines.join("\n"))))
+    }
+
+    /// All changes on no data.
+    fn replay_all(&self) -> Result<(), Failure> {
+        let keyspace = Arc::new(Keyspace::new(few(1)).expect("sound options"));
+        let replay = Replay::start(Arc::clone(&keyspace), 1, self.primary.store.now_ms);
+        let mut replay = replay.expect("a thread starts");
+        let replayed = self.records.iter().try_for_each(|record| replay.record(record));
+        let way = Way::ReplayedFromTheBeginning;
+        replayed.and_then(|()| replay.finish()).map_err(|error| (way, error.to_string()))?;
+        self.compare(way, &self.data, &Data::of(&keyspace), Sameness::Log)
+    }
+}
+
+/// Something that happens as one.
+enum Change {
+    Commands(Vec<Command>),
+    /// What the primary of the primary says of an item of memcached.
+    Note(Command),
+}
+
+impl Change {
+    fn draw(history: &mut History) -> Self {
+        if !history.random.one_in(25) {
+            return Self::Commands(history.next());
+        }
+        let (key, random) = (history.string_key(), &mut history.random);
+        let marks = Marks { stale: random.one_in(2), won: random.one_in(2), fetched: false };
+        let flags = random.one_in(2).then(|| random.below(1000) as u32);
+        let number = note::encode(flags, marks).to_string().into_bytes();
+        Self::Note(vec![b"SETRANGE".to_vec(), key, number, Vec::new()])
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Commands(commands) => {
+                let lines: Vec<_> = commands.iter().map(|command| shown(command)).collect();
+                lines.join("\n")
+            }
+            Self::Note(command) => shown(command),
+        }
+    }
+}
+
+/// So that going through all takes no time.
+fn few(shards: usize) -> Options {
+    Options { shards, databases: 2, ..Options::default() }
+}
+
+/// So that small histories have large values.
+fn small_limits() -> Limits {
+    let packed = PackedLimits { entries_max: 4, value_len_max: 150 };
+    Limits {
+        list: ListLimits { entries_max: 4, bytes_max: 400 },
+        set: SetLimits { integers_max: 4, packed },
+        sorted_set: packed,
+        hash: packed,
+        stream: StreamLimits { node_bytes_max: 400, node_entries_max: 4 },
+    }
+}
+
+/// Runs a history up to the first change that fails on a way, and returns its number with the failure.
+fn run(seed: u64, changes: usize) -> Result<(), (usize, Failure)> {
+    let mut history = History::dense(seed);
+    let mut world = World::new(1 << (5 + history.random.below(16)));
+    for number in 0..changes {
+        if history.random.one_in(20) {
+            world.primary.store.now_ms += [1, 1000, 5000][history.random.below(3)];
+        }
+        let change = Change::draw(&mut history);
+        world
+            .make(&change)
+            .map_err(|(way, text)| (number, (way, change.shown() + "\n" + &text)))?;
+    }
+    world.replay_all().map_err(|failure| (changes, failure))
+}
+
+#[test]
+fn a_change_replayed_translated_and_taken_back_has_one_outcome() {
+    for seed in 0..effort(5) {
+        if let Err((number, (way, text))) = run(seed, CHANGES) {
+            panic!("seed {seed}, change {number} has another outcome when {way:?}:\n{text}");
+        }
+    }
+}
+
+/// Changes in this order.
+fn make_all(lines: &[&str]) -> Result<(), Failure> {
+    let mut world = World::new(1 << 20);
+    let command = |line: &str| line.split(' ').map(|word| word.into()).collect();
+    lines.iter().try_for_each(|line| world.make(&Change::Commands(vec![command(line)])))
+}
+
+/// The commands for a replica took the element away before they put it back, and the list was gone in between.
+#[test]
+fn a_list_of_one_element_that_is_rotated_keeps_its_deadline() {
+    for ends in ["LEFT RIGHT", "LEFT LEFT", "RIGHT LEFT", "RIGHT RIGHT"] {
+        let rotate = format!("LMOVE l l {ends}");
+        let outcome = make_all(&["RPUSH l a", "PEXPIRE l 1000", &rotate, "RPUSH l b", &rotate]);
+        assert_eq!(outcome, Ok(()), "{ends}");
+    }
+}
+
+/// Faults, the way on which changes fail by them, and the seed of the history that found them last.
+const FAULTS: &[(Fault, Way, u64)] = &[
+    (Fault::UndoOfNewKeys, Way::TakenBack, 2),
+    (Fault::UndoOfEntries, Way::TakenBack, 15),
+    (Fault::UndoOfValues, Way::TakenBack, 59),
+    (Fault::UndoOfShells, Way::TakenBack, 34),
+    (Fault::UndoOfBytes, Way::TakenBack, 17),
+    (Fault::UndoOfLists, Way::TakenBack, 6),
+    (Fault::UndoOfSets, Way::TakenBack, 35),
+    (Fault::UndoOfSortedSets, Way::TakenBack, 30),
+    (Fault::UndoOfHashes, Way::TakenBack, 44),
+    (Fault::UndoOfStreams, Way::TakenBack, 20),
+    (Fault::UndoOfMoves, Way::TakenBack, 54),
+    (Fault::UndoOfFlushes, Way::TakenBack, 23),
+    (Fault::UndoOfSwaps, Way::TakenBack, 24),
+    (Fault::UndoOfCode, Way::TakenBack, 6),
+    (Fault::UndoOfRecords, Way::TakenBack, 2),
+    (Fault::ExpiryIsNotLogged, Way::Replayed, 34),
+    (Fault::LongRecordsAreDropped, Way::Replayed, 6),
+    (Fault::TranslationOfDeadlines, Way::Translated, 28),
+    (Fault::TranslationOfFieldDeadlines, Way::Translated, 36),
+    (Fault::TranslationOfHeads, Way::Translated, 0),
+    (Fault::TranslationOfFlushes, Way::Translated, 55),
+    (Fault::TranslationOfPending, Way::Translated, 38),
+    (Fault::TranslationOfNotes, Way::Translated, 37),
+];
+
+/// With the fault in the code a change fails that does not fail without it.
+fn is_found(fault: Fault, expected: Way, seed: u64) -> bool {
+    planted::plant(Some(fault));
+    // Replicas that cannot execute a command panic.
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, CHANGES)));
+    planted::plant(None);
+    match outcome {
+        Ok(Err((number, (way, _)))) => way == expected && run(seed, number + 1).is_ok(),
+        Ok(Ok(())) | Err(_) => false,
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for (fault, way, last) in FAULTS {
+        let seed = iter::once(*last).chain(0..400).find(|seed| is_found(*fault, *way, *seed));
+        let seed = seed.unwrap_or_else(|| panic!("{fault:?} is found by no history"));
+        println!("{fault:?} is found by the history of seed {seed}");
+    }
+}

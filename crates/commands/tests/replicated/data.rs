@@ -1,0 +1,142 @@
+//! All that a keyspace holds, and which part of it a log, a replica and a rollback have.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tierce_keyspace::{CodeKind, CollectionPart, Entry, IntText, Keyspace, SavedValue};
+
+/// How far a copy of the data is the same. Each has all that the ones before it have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sameness {
+    /// All that a replica has.
+    Replica,
+    /// All that a log has.
+    Log,
+    /// All that a rollback restores: forms of values, and notes that get no record in the log.
+    Full,
+}
+
+/// Something that is in the data, and which copies have it.
+type Fact = (Sameness, Vec<u8>);
+
+/// Keys of all databases, libraries and scripts, as facts about each. A key that has expired counts until it is removed.
+#[derive(PartialEq, Eq)]
+pub struct Data(BTreeMap<String, Vec<Fact>>);
+
+impl Data {
+    pub fn of(keyspace: &Keyspace) -> Self {
+        let mut all = BTreeMap::new();
+        let mut locks = keyspace.locks();
+        for db in keyspace.db_indices().filter(|db| !keyspace.is_empty(*db)) {
+            locks.for_each(db, i64::MIN, |entry| {
+                let name = format!("{} {}", db.get(), entry.key().escape_ascii());
+                all.insert(name, facts(entry));
+            });
+        }
+        for kind in CodeKind::ALL {
+            for (name, source) in keyspace.code().all().of(kind) {
+                let name = format!("{kind:?} {}", name.escape_ascii());
+                all.insert(name, vec![(Sameness::Replica, source.to_vec())]);
+            }
+        }
+        Self(all)
+    }
+
+    /// The first key of which another copy says something else, with both; `None` if the copy is the same up to here.
+    pub fn difference(&self, other: &Self, up_to: Sameness) -> Option<String> {
+        let keys = self.0.keys().chain(other.0.keys());
+        let of = |data: &Self, key: &String| {
+            let facts = data.0.get(key)?.iter().filter(|(sameness, _)| *sameness <= up_to);
+            Some(facts.map(|(_, fact)| fact.clone()).collect::<Vec<_>>())
+        };
+        if self == other {
+            return None;
+        }
+        let mut found = keys.map(|key| (key, of(self, key), of(other, key)));
+        let (key, expected, found) = found.find(|(_, expected, found)| expected != found)?;
+        Some(format!("{key} is\n{}\nand not\n{}", show(found), show(expected)))
+    }
+
+    /// The facts about the key that a difference begins with.
+    pub fn shown(&self, difference: &str) -> String {
+        let key = difference.split(" is\n").next().unwrap_or_default();
+        show(self.0.get(key).map(|facts| facts.iter().map(|(_, fact)| fact.clone()).collect()))
+    }
+}
+
+fn show(facts: Option<Vec<Vec<u8>>>) -> String {
+    let Some(facts) = facts else { return "  absent".into() };
+    let mut text = String::new();
+    for fact in &facts {
+        let shown = fact[..fact.len().min(300)].escape_ascii();
+        let _ = writeln!(text, "  {shown}{}", if fact.len() > 300 { ".." } else { "" });
+    }
+    text.trim_end().into()
+}
+
+fn facts(entry: &Entry) -> Vec<Fact> {
+    let (marks, value) = (entry.marks(), entry.value());
+    let (deadline_ms, flags, is_won) = (entry.deadline_ms(), entry.flags(), marks.won);
+    let head = format!("{:?} {deadline_ms:?} {flags} {} {is_won}", entry.value_type(), marks.stale);
+    let form = format!("{} {}", entry.encoding(), marks.fetched);
+    let mut copy = Vec::new();
+    let (mut facts, is_list) = match SavedValue::of(&value, &mut copy) {
+        SavedValue::Collection(saved) => {
+            let mut facts = Vec::new();
+            saved.parts().for_each(|part| add(&mut facts, part));
+            (facts, entry.value_type().name() == "list")
+        }
+        string => {
+            let bytes = string.string(&mut IntText::new()).expect("a string").to_vec();
+            (vec![(Sameness::Replica, bytes)], false)
+        }
+    };
+    if !is_list {
+        // Tables have another order elsewhere; all else says where it is.
+        facts.sort();
+    }
+    facts.extend([(Sameness::Replica, head.into_bytes()), (Sameness::Full, form.into_bytes())]);
+    facts
+}
+
+fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
+    let mut push = |sameness, words: &[&[u8]]| facts.push((sameness, words.join(&b' ')));
+    match part {
+        CollectionPart::Element(bytes) | CollectionPart::Member(bytes) => {
+            push(Sameness::Replica, &[bytes]);
+        }
+        CollectionPart::Scored { member, score } => {
+            // A small set forgets the sign of zero, as in Redis, and a set may be small elsewhere.
+            let unsigned = if score == 0.0 { 0.0 } else { score };
+            push(Sameness::Replica, &[format!("{unsigned:?}").as_bytes(), member]);
+            push(Sameness::Full, &[format!("{score:?}").as_bytes(), member]);
+        }
+        CollectionPart::Field { name, value, deadline_ms } => {
+            push(Sameness::Replica, &[name, value, format!("{deadline_ms:?}").as_bytes()]);
+        }
+        CollectionPart::StreamState(state) => {
+            push(Sameness::Replica, &[format!("{state:?}").as_bytes()]);
+        }
+        CollectionPart::StreamEntry { id, fields } => {
+            let fields: Vec<_> = fields.flat_map(|(name, value)| [name, value]).collect();
+            push(Sameness::Replica, &[b"entry", id.to_string().as_bytes(), &fields.join(&b' ')]);
+        }
+        CollectionPart::Group { name, last_delivered, entries_read } => {
+            let place = format!("{last_delivered} {entries_read:?}");
+            push(Sameness::Replica, &[b"group", name, place.as_bytes()]);
+        }
+        CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
+            push(Sameness::Replica, &[b"consumer", group, name]);
+            // A consumer that only asks is not logged.
+            push(Sameness::Full, &[b"seen", group, name, format!("{seen_ms}").as_bytes()]);
+            push(Sameness::Log, &[b"active", group, name, format!("{active_ms:?}").as_bytes()]);
+        }
+        CollectionPart::Pending { group, consumer, delivery, ids } => {
+            for id in ids {
+                let delivery = format!("{id} {} {}", delivery.at_ms, delivery.count);
+                push(Sameness::Replica, &[b"pending", group, consumer, delivery.as_bytes()]);
+            }
+        }
+        other => panic!("{other:?} is a part of its own"),
+    }
+}
