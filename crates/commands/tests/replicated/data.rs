@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{CodeKind, CollectionPart, Entry, IntText, Keyspace, SavedValue};
 
 /// How far a copy of the data is the same. Each has all that the ones before it have.
@@ -114,24 +115,26 @@ fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
         CollectionPart::Field { name, value, deadline_ms } => {
             push(Sameness::Replica, &[name, value, format!("{deadline_ms:?}").as_bytes()]);
         }
-        CollectionPart::StreamState(state) => {
+        CollectionPart::Stream(StreamEdit::State(state)) => {
             push(Sameness::Replica, &[format!("{state:?}").as_bytes()]);
         }
-        CollectionPart::StreamEntry { id, fields } => {
+        CollectionPart::Stream(StreamEdit::Entry { id, fields }) => {
             let fields: Vec<_> = fields.flat_map(|(name, value)| [name, value]).collect();
             push(Sameness::Replica, &[b"entry", id.to_string().as_bytes(), &fields.join(&b' ')]);
         }
-        CollectionPart::Group { name, last_delivered, entries_read } => {
+        CollectionPart::Stream(StreamEdit::Group {
+            name, last_delivered, entries_read, ..
+        }) => {
             let place = format!("{last_delivered} {entries_read:?}");
             push(Sameness::Replica, &[b"group", name, place.as_bytes()]);
         }
-        CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
+        CollectionPart::Stream(StreamEdit::Consumer { group, name, seen_ms, active_ms }) => {
             push(Sameness::Replica, &[b"consumer", group, name]);
             // A consumer that only asks is not logged.
             push(Sameness::Full, &[b"seen", group, name, format!("{seen_ms}").as_bytes()]);
             push(Sameness::Log, &[b"active", group, name, format!("{active_ms:?}").as_bytes()]);
         }
-        CollectionPart::Pending { group, consumer, delivery, ids } => {
+        CollectionPart::Stream(StreamEdit::Pending { group, consumer, delivery, ids }) => {
             for id in ids {
                 let delivery = format!("{id} {} {}", delivery.at_ms, delivery.count);
                 push(Sameness::Replica, &[b"pending", group, consumer, delivery.as_bytes()]);

@@ -110,7 +110,7 @@ impl Store {
         caller.select(self.caller.db);
         let mut locks = self.kernel.keyspace.locks();
         let mut all = locks.lock_all();
-        all.locks().begin_undo(usize::MAX);
+        all.locks().begin_undo();
         // Scripts have an undo log of their own.
         for command in commands.iter().filter(|command| !is_script(command)) {
             let args = owned(command);
