@@ -3,6 +3,7 @@
 use redis::{Connection, Value};
 
 use crate::both_protocols::redis::{error, run, with_both};
+use crate::launch;
 
 fn number(c: &mut Connection, line: &str) -> i64 {
     run(c, line).expect(line)
@@ -166,4 +167,17 @@ fn small_and_large_lists_are_encoded_and_dumped() {
         run::<()>(c, "LTRIM l 0 9").expect("a trimmed list");
         assert_eq!(text(c, "OBJECT ENCODING l"), some("listpack"));
     });
+}
+
+#[test]
+fn a_full_list_that_is_rotated_stays_small() {
+    let server = launch().with("list-max-listpack-size", "4").start();
+    let mut c = server.connect();
+    c.check("RPUSH l a b c d", ":4");
+    for (ends, element) in [("LEFT RIGHT", "a"), ("RIGHT LEFT", "a"), ("LEFT LEFT", "a")] {
+        c.check(&format!("LMOVE l l {ends}"), &format!("{element:?}"));
+        c.check("OBJECT ENCODING l", "\"listpack\"");
+    }
+    c.check("RPOPLPUSH l l", "\"d\"");
+    c.check("OBJECT ENCODING l", "\"listpack\"");
 }

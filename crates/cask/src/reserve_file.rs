@@ -1,6 +1,7 @@
 //! Disk space that a file holds for work that frees space, so that it can be done on a full disk.
 //!
-//! Only the length of the file matters. Databases and spilled values have one each.
+//! Only the length of the file matters. Databases and spilled values have one each; [`Reserve`] is what databases
+//! share.
 
 use crate::disk::{Disk, DiskFile, OpenMode, space};
 use crate::error::{Error, Result};

@@ -119,9 +119,20 @@ pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
 
 /// Changes as operations in the records of a log, and back into a keyspace.
 ///
-/// A record has what happened under one lock, or under one [`MultiShardGuard`]. An operation states the new value of
-/// a key, not the request. See [`Replay`](log::Replay), [`LiveReplay`](log::LiveReplay) and
-/// [`Checkpoint`](log::Checkpoint).
+/// An operation states the new value of a key, not the request. See [`Replay`](log::Replay),
+/// [`LiveReplay`](log::LiveReplay) and [`Checkpoint`](log::Checkpoint).
+///
+/// **Order.** A record is appended before the shards of its operations are unlocked. So the records
+/// of one key are in the order of its changes, and what another thread has seen is in the log.
+///
+/// **Atomicity.** All operations under one lock, or under one [`MultiShardGuard`], are one
+/// record or, if they are longer than a piece, one batch of records. A log keeps a record whole or not at all, and a
+/// batch counts from its last record on; so MSET, RENAME or a transaction are there whole or not at all,
+/// whatever their size. To give up in the middle of a batch, do not finish it.
+///
+/// **Expiry** is a removal like any other. Deadlines are absolute and nothing expires while a log is
+/// read: without the removal, an edit of what was in the log before the key expired, or before a
+/// checkpoint reached it, would be all that is left of the key, and stay.
 pub mod log {
     pub use crate::change::log::{
         Effect, LogSink, Op, RecordKind, Sieve, Sifted, Sizes, Stored, Unfinished, cut, no_place,

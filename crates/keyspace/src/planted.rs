@@ -81,11 +81,11 @@ pub enum Fault {
     TranslationOfDeadlines,
     /// Nor of those of fields that come with their values.
     TranslationOfFieldDeadlines,
-    /// What is put before a list comes there in the other order.
+    /// Elements that are put before a list come there in the other order.
     TranslationOfHeads,
     /// A replica empties the database that its stream has selected last.
     TranslationOfFlushes,
-    /// What is pending and no entry any more is claimed without being there.
+    /// A pending entry that was deleted is claimed without being there.
     TranslationOfPending,
     /// memcached's flags and marks are not sent with the value.
     TranslationOfNotes,

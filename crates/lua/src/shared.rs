@@ -1,4 +1,4 @@
-//! What a machine and the functions that scripts call have in common: looks, stops, and memory that is limited while a
+//! State that a machine and the functions that scripts call share: looks, stops, and memory that is limited while a
 //! script runs.
 //!
 //! Lua reports a failed allocation by a long jump, which must not cross a Rust frame that owns something. So what is

@@ -232,7 +232,7 @@ fn is_visibility(text: &str) -> bool {
     text == "pub" || text.starts_with("pub(") && text.ends_with(')')
 }
 
-/// What is wrong with a crate, if its largest circle is too large.
+/// A fault of a crate, if its largest circle is too large.
 fn faults(of: &str, arrows: &Arrows) -> Option<String> {
     let circle = circles(arrows).into_iter().next().unwrap_or_default();
     (circle.len() > LARGEST)

@@ -3,7 +3,8 @@
 //! * [`store`]: the state all handles share.
 //! * [`open`], [`recovery`]: from a directory to a store.
 //! * [`commit`]: appending groups of writes and applying them to the index.
-//! * [`read`], [`range`], [`iter`], [`view`], [`snapshot`]: reading. [`scan`]: passes that ranges share.
+//! * [`read`], [`range`], [`iter`], [`view`], [`snapshot`]: reading. [`scan`]: passes over the
+//!   disk that ranges share.
 //! * [`full_scan`]: all records in disk order.
 //! * [`seal`]: syncing, and finishing segments.
 //! * [`compaction`]: reclaiming space.

@@ -1,4 +1,4 @@
-//! What a snapshot and its iterators share, and reading in it.
+//! State that a snapshot and its iterators share, and reading in it.
 
 use super::read::Fetched;
 use super::store::{Index, Store};

@@ -140,7 +140,7 @@ impl World {
 /// Something that happens as one.
 enum Change {
     Commands(Vec<Command>),
-    /// What the primary of the primary says of an item of memcached.
+    /// A note of the primary of the primary on an item of memcached.
     Note(Command),
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{CodeKind, CollectionPart, Entry, IntText, Keyspace, SavedValue};
 
-/// How far a copy of the data is the same. Each has all that the ones before it have.
+/// The parts of the data that a copy shares. Each has all that the ones before it have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sameness {
     /// All that a replica has.

@@ -192,16 +192,30 @@ impl Primary {
     }
 
     /// Removes what has expired, keys and fields of hashes.
+    ///
+    /// # Panics
+    ///
+    /// If a key is left whose deadline has come: the index of deadlines does not have it, and it would stay for ever.
     pub fn remove_expired(&mut self) {
-        self.store.kernel.keyspace.locks().expire_due(self.store.now_ms);
+        let keyspace = &self.store.kernel.keyspace;
+        let mut locks = keyspace.locks();
+        locks.expire_due(self.store.now_ms);
+        for db in keyspace.db_indices() {
+            let mut seen = |now_ms| {
+                let mut keys = 0;
+                locks.for_each(db, now_ms, |_| keys += 1);
+                keys
+            };
+            assert_eq!(seen(self.store.now_ms), seen(i64::MIN), "keys of database {}", db.get());
+        }
     }
 
-    /// What has changed since the last call.
+    /// Records of the changes since the last call.
     pub fn records(&self) -> Vec<Vec<u8>> {
         mem::take(&mut *self.records.0.lock().expect("no test panics here"))
     }
 
-    /// The same as commands, and these as lines.
+    /// Those records as commands, and these as lines.
     pub fn stream(&mut self) -> (Vec<u8>, Vec<String>) {
         // Who compares contents selects databases.
         self.translator.forget_db();

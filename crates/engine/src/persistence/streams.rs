@@ -54,6 +54,7 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
                     deliveries: delivery.count.into(),
                 }));
             }
+            // No other edit makes a stream.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What the figures of a shard have to know of an entry, before and after a change.
+//! Facts of an entry that the figures of a shard follow, before and after a change.
 
 use tierce_cask::ColdLocation;
 

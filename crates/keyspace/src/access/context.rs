@@ -134,7 +134,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The one place every mutation of a key passes, after it happened; see [`crate::change::kind`].
+    /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
     #[inline(always)]
     pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
         self.stats.changes.add(1);

@@ -361,7 +361,7 @@ impl<'a> Db<'a> {
         self.find_value(key)
     }
 
-    /// The one place every mutation of a key passes before it happens, see [`crate::change::kind`].
+    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
     #[inline]
     pub(crate) fn before_change(&mut self, hash: KeyHash) {
         if self.shard.snapshot.is_some() {

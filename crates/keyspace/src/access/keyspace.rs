@@ -96,7 +96,7 @@ pub enum OptionsError {
 
 /// All keys with their values, shared by all threads.
 ///
-/// Nothing is read or written here directly: a thread gets a [`ShardLocks`], which locks shards and
+/// Nothing is read or written here directly: a thread gets a [`ShardLocks`](crate::ShardLocks), which locks shards and
 /// hands out databases.
 pub struct Keyspace {
     pub(crate) hasher: KeyHasher,
@@ -426,7 +426,7 @@ impl Keyspace {
     }
 
     /// From now on changes go to the log of [`Options::log`], except in shards that are locked at
-    /// this moment. So a [`Checkpoint`](crate::change::log::Checkpoint) that begins afterwards misses none.
+    /// this moment. So a [`Checkpoint`](crate::log::Checkpoint) that begins afterwards misses none.
     pub fn begin_logging(&self) {
         self.interest.set_log(self.log.is_some());
     }
@@ -444,7 +444,7 @@ impl Keyspace {
     }
 
     /// Has what a checkpoint writes again say in the log that it is no change, from now on; see
-    /// [`Sieve`](crate::change::log::Sieve).
+    /// [`Sieve`](crate::log::Sieve).
     pub fn mark_restatements(&self) {
         if let Some(log) = &self.log {
             log.mark_restatements();

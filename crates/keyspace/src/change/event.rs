@@ -1,10 +1,10 @@
 //! Events: what happened to a key, by its name in Redis, and on whose behalf.
 //!
-//! A command names what it does with [`Db::event`]; the keyspace names what happens by itself (a key
+//! A command names what it does with [`Db::event`](crate::Db::event); the keyspace names what happens by itself (a key
 //! expires, is evicted, is new). Events are collected under the locks of their shards and handed to the
 //! [`EventSink`] of the keyspace when the shards are unlocked, after the record of the same changes has been
 //! appended to the log. Those ahead of a message that a transaction or program sends are delivered with it, before
-//! that ([`ShardLocks::deliver_events`]).
+//! that ([`ShardLocks::deliver_events`](crate::ShardLocks::deliver_events)).
 //!
 //! **Order.** They are delivered before the shards are unlocked. So the events of one key, and of one shard,
 //! are in the order of its changes, whichever threads make them.
@@ -218,7 +218,7 @@ pub struct KeyEvent<'a> {
     pub origin: Origin,
 }
 
-/// The receiver of events; see [`Keyspace::set_event_sink`].
+/// The receiver of events; see [`Keyspace::set_event_sink`](crate::Keyspace::set_event_sink).
 ///
 /// Called with shards locked: an implementation must be quick, must not call the keyspace, and cannot fail.
 pub trait EventSink: Send + Sync {

@@ -1,11 +1,11 @@
-//! What happened to a key, and how those who listen are told: as a [`Change`], as an operation for the log, as an event
-//! by name, as a newer version.
+//! Changes of a key, in the forms in which listeners get them: a [`Change`], an operation for the log, an event by
+//! name, a newer version.
 //!
-//! All operations that change keys pass `Db::before_change` (`db.rs`) and `Context::changed` or
-//! `Context::removed` (`context.rs`), with the shard locked throughout. In `before_change` a snapshot saves what
-//! is about to change (`snapshot`). Then the shard's count of changes grows. If there are listeners
-//! ([`crate::change::interest`]), the log gets an operation ([`crate::change::log`]), versions become newer, and the key is
-//! noted for clients that wait for it or watch it ([`crate::services::watch`]). An [`Event`](crate::Event) names the
+//! All operations that change keys pass `Db::before_change` (`access/db.rs`) and `Context::changed` or
+//! `Context::removed` (`access/context.rs`), with the shard locked throughout. In `before_change` a snapshot saves what
+//! is about to change (`services/snapshot`). Then the shard's count of changes grows. If there are listeners
+//! ([`interest`]), the log gets an operation ([`log`]), versions become newer, and the key is
+//! noted for clients that wait for it or watch it (`services/watch`). An [`Event`](crate::Event) names the
 //! change separately.
 
 pub(crate) mod event;

@@ -1,4 +1,4 @@
-//! Figures of a shard.
+//! A figure that the holder of a lock writes and anyone reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! Values, their keys, and a database's part in a shard: how they lie in memory, are edited, and become bytes. Knows no
-//! log, no lock, no snapshot, and nobody who waits.
+//! Values, their keys, and a database's part in a shard: how they lie in memory, are edited, and become bytes. It uses
+//! no log, shard lock, snapshot in progress or waiter.
 
 pub(crate) mod code;
 pub(crate) mod cold_value;

@@ -5,7 +5,7 @@
 //! | 0 | Unix time in seconds, modulo 2^15 | that second |
 //! | 1 | Unix time in units of 512 seconds, modulo 2^15 | the middle of that unit |
 //!
-//! A use writes seconds, which wrap around after nine hours. Before that, aging ([`crate::registries::aging`]) converts
+//! A use writes seconds, which wrap around after nine hours. Before that, aging (`services/aging.rs`) converts
 //! stamps older than [`SECONDS_KEPT`] into units, and keeps units that would wrap around at
 //! [`IDLE_SECONDS_MAX`]. So idle times up to three hours are exact, longer ones are within [`UNIT`] of the
 //! truth, and none is ever taken for a short one.

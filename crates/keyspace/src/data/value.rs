@@ -1,4 +1,4 @@
-//! Values as a reader sees them, and how a new value is stored.
+//! Values as a reader sees them.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};

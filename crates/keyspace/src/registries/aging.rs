@@ -1,10 +1,4 @@
-//! Aging: rewrites the time of last use before it wraps around.
-//!
-//! An entry has few bits for the time of its last use, so old times would wrap and look recent. Once an hour
-//! the reaper therefore visits all entries, a few buckets per lock and a bounded number of locks per turn, and
-//! stores old times in a coarser unit: see [`crate::data::stamp`], and [`Frequency`](crate::data::usage::Frequency) for the policies that count
-//! uses. An entry that a round misses, because its table changes meanwhile, has two more rounds before its
-//! time is misread.
+//! Progress of the rounds of aging; see `services/aging.rs`.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 

@@ -65,6 +65,7 @@ pub(crate) struct Pressure {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Sum {
+    /// Bytes that the keyspace takes without keys, and those that shards have told.
     bytes: AtomicI64,
     /// Counts evictions, to take turns among the shards.
     turn: AtomicUsize,

@@ -165,7 +165,7 @@ impl Memory {
         data + self.cached + self.lazy_free + self.copies
     }
 
-    /// About what a [`Checkpoint`](crate::change::log::Checkpoint) writes to the log.
+    /// About what a [`Checkpoint`](crate::log::Checkpoint) writes to the log.
     pub fn logged(&self) -> u64 {
         self.entries + self.code
     }

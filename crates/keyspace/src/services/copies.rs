@@ -7,8 +7,8 @@
 //! copying thread may be stopped in the middle of one, for many milliseconds. Workers set requests for the shard
 //! aside meanwhile.
 //!
-//! A copy keeps the [version](crate::change::version) of its key, so its owner can find out later, with the shard locked,
-//! whether the key still has this value ([`ValueCopy::is_current`]).
+//! A copy keeps the [version](crate::change::version) of its key, so its owner can find out later, with the shard
+//! locked, whether the key still has this value ([`ValueCopy::is_current`]).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

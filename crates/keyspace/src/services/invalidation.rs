@@ -1,10 +1,10 @@
-//! Remembering who reads which keys, and telling them of changes.
+//! Registering the readers of keys, forgetting keys beyond the limit, and changes of whole databases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::access::keyspace::Keyspace;
-use crate::access::report::note_table;
+use crate::access::notices::note_table;
 use crate::access::shard::Held;
 use crate::access::shard_locks::ShardLocks;
 use crate::change::event::Origin;

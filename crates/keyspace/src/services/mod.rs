@@ -1,5 +1,5 @@
-//! What goes through the data, or serves those who hear of its changes: expiry in the background, eviction, values on
-//! disk, snapshots, checkpoints of the log and its replay, whole databases, waiters, watchers, caching clients.
+//! Code that goes through the data, or serves those who hear of its changes: expiry in the background, eviction, values
+//! on disk, snapshots, checkpoints of the log and its replay, whole databases, waiters, watchers, caching clients.
 
 pub(crate) mod aging;
 pub(crate) mod checkpoint;

@@ -3,7 +3,7 @@
 //! The reaper sleeps until the earliest deadline of all shards and then removes what is due, shard
 //! by shard, each in the order of its deadlines. It holds a shard's lock for [`EXPIRE_BATCH`] keys
 //! at most, so requests are hardly delayed. Once an hour it visits all entries, a few in each turn
-//! ([`crate::registries::aging`]). With nothing due it uses no processor time.
+//! ([`crate::services::aging`]). With nothing due it uses no processor time.
 //!
 //! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. The
 //! reaper frees the memory and triggers the events on time.

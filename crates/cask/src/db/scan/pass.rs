@@ -2,13 +2,13 @@
 //!
 //! A *pass* is a sequence of windows. Ranges that begin within a window of each other share one pass; the first
 //! plans the windows ahead, the others find them there. The first window of a pass is small and each next one
-//! `request::GROWTH` times larger, up to a quarter of the budget, so a short range loads little more than it needs;
+//! a few times larger, up to a quarter of the budget, so a short range loads little more than it needs;
 //! loading ahead starts with the second.
 //!
 //! * All windows stay within the budget, except for the last record of a window, values that decompress to
 //!   more than their size on disk, and the blocks that ranges are in.
 //! * A window goes when no range of its pass is in it or before it. If memory is still short, a range waits for
-//!   the others, at most [`PATIENCE`] since one of them last moved and at most `request::WAIT_MAX` in all;
+//!   the others, at most [`PATIENCE`] since one of them last moved and and not without end;
 //!   then it reads alone.
 //! * The last range to leave frees everything.
 //! * No lock is held while reading; no thread waits for a range while it holds a lock.

@@ -96,11 +96,15 @@ pub(crate) fn move_element(
     let mut at_source = guard.db(db, source.hash(), now_ms);
     let taken = at_source.edit::<List, _, CommandError>(source, Missing::Skip, |list| {
         let element = from.peek(list).expect("a list has elements").to_vec();
-        // First: a replica does this by two commands, and loses the deadline of a list that is empty in between.
-        if is_rotation {
+        // A replica does a rotation by two commands, and would lose the deadline of a list that is empty in between.
+        let is_alone = is_rotation && list.len() == 1;
+        if is_alone {
             to.push(list, &element);
         }
         from.pop(list, 1);
+        if is_rotation && !is_alone {
+            to.push(list, &element);
+        }
         Ok(element)
     })?;
     if is_rotation {

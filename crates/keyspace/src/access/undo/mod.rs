@@ -53,7 +53,8 @@ pub(crate) struct UndoLog {
     pub(super) begun: Savepoint,
 }
 
-/// A moment under a guard with an undo log, to which [`ShardLocks::rollback_to`] goes back. It is good for any
+/// A moment under a guard with an undo log, to which [`ShardLocks::rollback_to`](crate::ShardLocks::rollback_to)
+/// goes back. It is good for any
 /// number of rollbacks, until one goes back further or the log ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Savepoint {

@@ -1,4 +1,4 @@
-//! Where records go.
+//! The receiver of records.
 
 /// How what is logged is cut into records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

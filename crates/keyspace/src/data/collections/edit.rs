@@ -1,4 +1,4 @@
-//! An edit of any type, decoded.
+//! Edits of all types, decoded one after the other.
 
 use super::edits::kind_of;
 use super::hash::HashEdit;

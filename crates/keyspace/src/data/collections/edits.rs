@@ -8,8 +8,7 @@ use std::marker::PhantomData;
 use tierce_collections::CollectionKind;
 use tierce_collections::stream::StreamId;
 
-pub use crate::codec::Malformed;
-pub(crate) use crate::codec::Reader;
+use crate::codec::{Malformed, Reader};
 
 /// Bits of an edit's code that say what it does.
 const EDIT_BITS: u32 = 4;

@@ -1,11 +1,10 @@
-//! Lists, sets, sorted sets, hashes and streams under the keyspace: how they are read and edited under
-//! the lock of their shard, and how each edit reaches the log.
+//! Lists, sets, sorted sets, hashes and streams under the keyspace: their edits, and both as bytes. How they are read and
+//! edited under a lock is in `access/collections.rs`.
 //!
-//! * `access`: reading ([`Db::collection`], [`ShardLocks::values`](crate::ShardLocks::values)) and editing
-//!   ([`Db::edit`]).
-//! * `edits`: edits as bytes. A whole value is a sequence of edits, too: those that make it out of
-//!   nothing. So the log, its checkpoints, snapshots and loading have one format.
-//! * `hash_deadlines`: fields of hashes removed when their time has come.
+//! * `editor`: a collection while it is edited, which records what is changed.
+//! * `edits`, `edit`: edits as bytes, and decoded. A whole value is a sequence of edits, too: those that make it out
+//!   of nothing. So the log, its checkpoints, snapshots and loading have one format.
+//! * `convert`: collections as edits, and back. `parts`, `part`: copies for snapshots. `borrow`: for reading.
 //! * `limits`: up to which size collections are compact.
 //! * `incremental_snapshot`: a large collection as it was at one moment, in slices.
 //! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back.

@@ -27,6 +27,6 @@ pub enum CollectionPart<'a> {
         deadline_ms: Option<i64>,
     },
     /// The metadata of a stream; an entry, in ascending order; a group; a consumer of a group that came before; or
-    /// what is pending with one, in ascending order.
+    /// what is pending with one, in ascending order. No other edits of streams occur.
     Stream(StreamEdit<'a>),
 }

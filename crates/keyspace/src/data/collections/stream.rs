@@ -12,9 +12,8 @@ use super::edits::{Field, Fields, code};
 use super::limits::LimitCells;
 use super::part::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, collection_type, sealed_type};
+use super::{CollectionType, Editor, collection_type, sealed_type};
 use crate::codec::{Malformed, Reader, Writer};
-use crate::data::collections::editor::Editor;
 
 /// What edits do. The layout of each is in `docs/formats/log-operations.md`.
 mod edit {

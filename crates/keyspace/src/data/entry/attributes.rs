@@ -10,7 +10,7 @@
 //! | 0 or 8 | version | little-endian |
 //! | 0 or 12 | location | where on disk a copy of the value is |
 //!
-//! What versions are and when an entry has one of its own is in [`crate::change::version`].
+//! [`crate::change::version`] says what versions are and when an entry has one of its own.
 
 use std::num::NonZeroU64;
 

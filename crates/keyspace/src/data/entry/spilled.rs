@@ -1,7 +1,7 @@
 //! What an entry remembers of a value that is on disk.
 //!
 //! A value that was read again stays on disk, too, as long as it is not changed: then the entry has the
-//! location of the copy among its [`Attributes`], and may forget the value at any time.
+//! location of the copy among its [`Attributes`](super::Attributes), and may forget the value at any time.
 
 use tierce_cask::ColdLocation;
 use tierce_collections::CollectionKind;

@@ -1,4 +1,4 @@
-//! How threads lock shards that others may hold for long: some wait, others set their request aside.
+//! Shards that threads hold for long, and the workers that are woken when they are free.
 
 pub(crate) mod registry;
 mod sync;

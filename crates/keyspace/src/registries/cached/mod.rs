@@ -5,13 +5,13 @@
 //! unlocked. So a reader is told of one change, and is told again when it has read again. A key need not exist.
 //!
 //! Others want to be told of every change, whether or not a key was read: the sink asks for that with
-//! [`Keyspace::set_broadcast`].
+//! `Keyspace::set_broadcast`.
 //!
 //! **No change is missed** as long as a reader is registered before it reads: a change is either visible to the read,
 //! or finds the registration. A registration that is told in vain does no harm. So what is taken back is told like
-//! any change, and beyond the limit of keys ([`Keyspace::limit_cached_keys`]) some are told as if they had changed.
+//! any change, and beyond the limit of keys (`Keyspace::limit_cached_keys`) some are told as if they had changed.
 //!
-//! **What counts as a change** is more than for [`crate::services::watch`]: the removal of fields whose deadline has come is one,
+//! **What counts as a change** is more than for `services/watch`: the removal of fields whose deadline has come is one,
 //! and the caches of all databases are emptied at FLUSHDB, FLUSHALL, SWAPDB and a full copy from a primary.
 
 pub(crate) mod table;

@@ -41,7 +41,7 @@ mod kind {
     pub(crate) const INT: u8 = 1;
     pub(crate) const BLOB: u8 = 2;
     pub(crate) const COLLECTION: u8 = 3;
-    /// Only until the values are read, see `resolve.rs`.
+    /// Only until the values are read, see `services/snapshot/resolve.rs`.
     pub(crate) const SPILLED: u8 = 4;
 }
 

@@ -1,4 +1,4 @@
-//! The registry of the large collections of a snapshot; see [`large`](super::large).
+//! The registry of the large collections of a snapshot; see `services/snapshot/large.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -158,7 +158,7 @@ pub(crate) type WatchId = u64;
 /// Where a registration was made, for taking it out.
 pub(crate) type Registered = (DbIndex, KeyHash);
 
-/// State that a [`Watch`] shares with threads that change its keys.
+/// State that a [`Watch`](crate::Watch) shares with threads that change its keys.
 pub struct WatchState {
     pub(crate) id: WatchId,
     pub(crate) is_dirty: AtomicBool,

@@ -1,16 +1,16 @@
 //! The large collections of a snapshot, which are saved in slices after everything else.
 //!
 //! The walk over the keys, or a writer that is ahead of it, only begins a snapshot of a large collection
-//! and notes it here, which takes constant time whatever its size. From then on the collection itself
+//! and notes it in [`Larges`], which takes constant time whatever its size. From then on the collection itself
 //! keeps what the snapshot needs of it ([`tierce_collections::SnapshotTag`]), however it is changed and whatever
 //! its key is called meanwhile. When all other keys are saved, the snapshot takes one large collection
 //! after the other, a slice under a lock.
 //!
 //! Invariants:
-//! - An incomplete collection noted here is where `whereabouts` says, or a thread that has its shard locked
+//! - An incomplete collection noted there is where `whereabouts` says, or a thread that has its shard locked
 //!   is about to update that.
 //! - A collection that is being saved is never dropped, but handed over to [`Larges`].
-//! - A shard is locked before this registry, never after it.
+//! - A shard is locked before [`Larges`], never after it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

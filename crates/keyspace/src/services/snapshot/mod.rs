@@ -1,10 +1,10 @@
 //! All databases as they were at one moment, while they go on changing.
 //!
 //! [`Snapshot::begin`] locks all shards for a moment, of some tens of microseconds, and leaves a
-//! `ShardSnapshot` (`shard.rs`) in each. From then on the caller's thread fetches batches of copies with
+//! `ShardSnapshot` (`registries/snapshot/shard.rs`) in each. From then on the caller's thread fetches batches of copies with
 //! [`Snapshot::next`], which walks from shard to shard and holds a lock for some ten
 //! microseconds at a time. A writer about to change an entry that the walk has not reached copies
-//! it first (`batch.rs`) and leaves the copy to that thread (`backlog.rs`), which fetches it before
+//! it first (`batch.rs` there) and leaves the copy to that thread (`backlog.rs` there), which fetches it before
 //! it walks on.
 //!
 //! What it guarantees: the batches together contain each key that was visible when the snapshot
@@ -42,8 +42,7 @@ use crate::error::SnapshotError;
 use crate::registries::flushed::Flushed;
 use crate::registries::snapshot::backlog::Backlog;
 use crate::registries::snapshot::batch::SnapshotBatch;
-use crate::registries::snapshot::shard::ShardSnapshot;
-use crate::registries::snapshot::shard::{Begun, Turn};
+use crate::registries::snapshot::shard::{Begun, ShardSnapshot, Turn};
 pub use large::SavedLarge;
 use resolve::Resolving;
 

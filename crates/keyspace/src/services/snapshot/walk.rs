@@ -1,4 +1,4 @@
-//! The part of a shard in a snapshot.
+//! The part of a shard in a snapshot: it saves entries before they change, and walks through its tables.
 
 use crate::access::shard::Shard;
 use crate::data::key::KeyHasher;

@@ -1,8 +1,8 @@
 //! Watchers of keys: transactions that must fail when a key has changed.
 //!
-//! Each shard has a [`Registry`] of its watched keys, behind its lock. Every change of a key passes
-//! [`Context::changed`](crate::access::context::Context::changed) under that lock, where the key is noted if it is watched
-//! ([`Touched`]). Its watchers are told before the shard is unlocked, and not at all of what was rolled back. A key
+//! Each shard has a registry of its watched keys (`registries/watch`), behind its lock. Every change of a key passes
+//! [`Context::changed`](crate::access::context::Context::changed) under that lock, where the key is noted if it is
+//! watched. Its watchers are told before the shard is unlocked, and not at all of what was rolled back. A key
 //! need not exist to be watched.
 //!
 //! A [`Watch`] is what WATCH needs: it is dirty as soon as one of its keys has changed.
@@ -26,8 +26,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::registries::watch::registry::{Registered, WatchId, WatchState};
-
 use crate::access::db::Db;
 use crate::access::keyspace::Keyspace;
 use crate::access::shard::Held;
@@ -35,6 +33,7 @@ use crate::access::shard_locks::ShardLocks;
 use crate::change::interest::Interest;
 use crate::data::key::{Key, KeyHash};
 use crate::db_index::DbIndex;
+use crate::registries::watch::registry::{Registered, WatchId, WatchState};
 
 /// The keys that a client watches. Dropping it ends that, at once with [`ShardLocks::unwatch`], and otherwise when the
 /// reaper comes to it.

@@ -1,4 +1,4 @@
-//! Noting the watched keys that change, and telling their watchers.
+//! Telling watchers, and noting the watched keys of databases that are emptied or exchanged.
 
 use crate::access::db::Db;
 use crate::access::shard::Held;

@@ -1,4 +1,4 @@
-//! What is noted for others while keys change: events, watched keys that changed, cached keys that changed.
+//! Notes for others while keys change: events, watched keys that changed, cached keys that changed.
 
 use crate::access::context::Context;
 use crate::access::keyspace::Keyspace;
