@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -124,7 +124,14 @@ impl Launch {
     #[must_use]
     #[track_caller]
     pub fn start_loading(&self) -> Server {
-        self.start_until(|server| TcpStream::connect(server.address()).is_ok())
+        // Other protocols have ports of their own, which are opened later.
+        let is_port = |name: &str| matches!(name, "memcached-port" | "pedrokv-port" | "http-port");
+        let others = self.directives.iter().filter(|(name, _)| is_port(name));
+        let ports: Vec<u16> = others.filter_map(|(_, port)| port.parse().ok()).collect();
+        self.start_until(|server| {
+            let opened = |port: &u16| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok();
+            TcpStream::connect(server.address()).is_ok() && ports.iter().all(opened)
+        })
     }
 
     #[track_caller]
