@@ -11,7 +11,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{Evicted, Eviction, FrequencyTuning, Keyspace, Policy, ShardLocks};
+use tierce_keyspace::{
+    Evicted, Eviction, FrequencyTuning, Keyspace, Policy, ShardLocks, evict_for,
+};
 
 use tierce_config::{DirectiveId, Settings};
 
@@ -77,7 +79,7 @@ fn evict_until(
 ) -> Room {
     let keyspace = locks.keyspace();
     loop {
-        match locks.evict_for(bytes, now_ms, KEYS_PER_LOOK) {
+        match evict_for(locks, bytes, now_ms, KEYS_PER_LOOK) {
             Evicted::Enough => {
                 excess.ends(now_ms);
                 return Room::Enough;

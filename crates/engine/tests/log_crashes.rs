@@ -16,6 +16,7 @@ use tierce_harness::{Random, effort};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     Cleaning, DbIndex, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch, StreamPlace,
+    flush_dbs, for_each_entry, gather_cold, leave_to_disk, swap_dbs,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -74,7 +75,7 @@ fn state(keyspace: &Keyspace) -> State {
         let add = |entry: &tierce_keyspace::Entry| {
             keys.push((entry.key().to_vec(), entry.deadline_ms()));
         };
-        keyspace.locks().for_each(db, NOW_MS, add);
+        for_each_entry(&mut keyspace.locks(), db, NOW_MS, add);
         for (name, deadline_ms) in keys {
             let (key, mut locks) = (keyspace.key(&name), keyspace.locks());
             let mut shard = locks.db(db, key.hash(), NOW_MS);
@@ -89,7 +90,7 @@ fn state(keyspace: &Keyspace) -> State {
 fn spill(keyspace: &Keyspace, rounds: u64) {
     let (mut batch, mut locks) = (SpillBatch::default(), keyspace.locks());
     for _ in 0..rounds {
-        locks.gather_cold(&mut batch, NOW_MS);
+        gather_cold(&mut locks, &mut batch, NOW_MS);
     }
     write(keyspace, &mut batch);
 }
@@ -97,7 +98,7 @@ fn spill(keyspace: &Keyspace, rounds: u64) {
 fn write(keyspace: &Keyspace, batch: &mut SpillBatch) {
     let store = keyspace.cold_store().expect("a store");
     let places = store.write(batch.values(), Durable::Yes, Origin::Memory).expect("the disk works");
-    keyspace.locks().spill(batch, &places, NOW_MS);
+    leave_to_disk(&mut keyspace.locks(), batch, &places, NOW_MS);
     batch.clear(0);
 }
 
@@ -146,10 +147,10 @@ fn change(keyspace: &Keyspace, random: &mut Random, offset: u64) {
                 db.set(key, &value, Expiry::Never).expect("short");
             }
         }
-        9 if random.u64_below(4) == 0 => _ = locks.flush([db], Freeing::Now),
+        9 if random.u64_below(4) == 0 => _ = flush_dbs(&mut locks, [db], Freeing::Now),
         10 if random.u64_below(3) == 0 => {
             let all: Vec<_> = keyspace.db_indices().collect();
-            locks.swap(all[0], all[1], NOW_MS);
+            swap_dbs(&mut locks, all[0], all[1], NOW_MS);
         }
         11..=13 => {
             let value = vec![b'x'; 300 + random.u64_below(1500) as usize];

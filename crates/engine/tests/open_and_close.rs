@@ -12,7 +12,7 @@ use tierce_engine::log::Log;
 use tierce_engine::persistence::{Cause, CopySink, SaveError};
 use tierce_engine::{Engine, OpenError, ReloadError};
 use tierce_harness::TempDir;
-use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPlace, VersionFor};
+use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPlace, VersionFor, for_each_entry};
 
 fn settings(dir: &Path, more: &[&str]) -> Settings {
     let mut args = vec!["--dir".into(), dir.into()];
@@ -34,7 +34,7 @@ fn set(engine: &Engine, name: &str, expiry: Expiry) {
 
 fn keys(engine: &Engine) -> Vec<String> {
     let mut names = Vec::new();
-    engine.keyspace.locks().for_each(DbIndex::ZERO, 0, |entry| {
+    for_each_entry(&mut engine.keyspace.locks(), DbIndex::ZERO, 0, |entry| {
         names.push(String::from_utf8(entry.key().to_vec()).expect("text"));
     });
     names.sort_unstable();

@@ -16,6 +16,7 @@ use crate::db_index::DbIndex;
 use crate::registries::snapshot::batch::SavedValue;
 use crate::services::checkpoint::{Checkpoint, Pass};
 use crate::services::replay::Replay;
+use crate::services::scan::for_each_entry;
 
 /// Before any deadline.
 const NO_TIME_MS: i64 = i64::MIN;
@@ -155,7 +156,7 @@ type Content = (DbIndex, Vec<u8>, Option<i64>, Vec<String>);
 fn contents(keyspace: &Keyspace) -> Vec<Content> {
     let mut contents = Vec::new();
     for db in keyspace.db_indices() {
-        keyspace.locks().for_each(db, NO_TIME_MS, |entry| {
+        for_each_entry(&mut keyspace.locks(), db, NO_TIME_MS, |entry| {
             let value = entry.value();
             let mut copy = Vec::new();
             let mut parts: Vec<String> = match SavedValue::of(&value, &mut copy) {

@@ -70,11 +70,14 @@ mod services;
 #[doc(hidden)]
 pub mod fuzzing;
 
+pub use access::cold::Fetched;
 pub use access::collections::Missing;
 pub use access::context::Touch;
 pub use access::db::Db;
 pub use access::item::{Adjust, Adjusted, Condition, End, Item, Stored, Summary, VersionFor};
 pub use access::keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
+pub use access::memory::{SnapshotMemory, SpillStats};
+pub use access::prefetch::prefetch_elements;
 pub use access::shard_locks::{MultiShardGuard, ShardLocks};
 pub use access::string::NewString;
 pub use access::undo::Savepoint;
@@ -108,13 +111,27 @@ pub use registries::waiters::{
     Cancelled, Claimed, Reason, Returned, Sequence, WaitKey, Waiter, WaiterState,
 };
 pub use registries::watch::registry::WatchState;
+pub use services::aging::age_uses;
 pub use services::code::CodeEditor;
 pub use services::copies::{CopyRoom, ValueCopy};
-pub use services::evict::Evicted;
-pub use services::reaper::Reaper;
-pub use services::snapshot::{SavedDb, SavedLarge, Snapshot, SnapshotMemory, SnapshotPiece};
-pub use services::spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
-pub use services::watch::Watch;
+#[cfg(debug_assertions)]
+pub use services::events::{begin_naming, end_naming};
+pub use services::events::{deliver_events, events_len, has_events};
+pub use services::evict::{Evicted, evict, evict_for};
+pub use services::flush::{flush_dbs, swap_dbs, try_flush_dbs};
+pub use services::invalidation::{
+    adopt_broadcast, invalidate_at_once, remember_reader, tell_invalidated,
+};
+pub use services::reaper::{Reaper, expire_due};
+pub use services::scan::{
+    for_each_entry, random_key, scan, try_for_each_entry, try_random_key, try_scan,
+};
+pub use services::snapshot::{SavedDb, SavedLarge, Snapshot, SnapshotPiece};
+pub use services::spill::{Cleaning, Gathered, LostValues, SpillBatch, gather_cold, leave_to_disk};
+pub use services::waiters::{
+    claim_waiter, forget_waiter, forget_waiter_later, leave_unserved, take_unserved, wait_for_keys,
+};
+pub use services::watch::{Watch, end_dropped_watches, unwatch, watch_key};
 pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
 
 /// Changes as operations in the records of a log, and back into a keyspace.

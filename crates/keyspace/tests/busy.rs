@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tierce_keyspace::{
     Busy, Clock, DbIndex, Evicted, Eviction, Expiry, Freed, Freeing, Keyspace, ManualClock,
-    Options, Policy, Reaper, ShardLocks,
+    Options, Policy, Reaper, ShardLocks, evict, forget_waiter, try_flush_dbs, try_for_each_entry,
+    try_random_key, try_scan, wait_for_keys,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -109,19 +110,23 @@ fn what_goes_through_all_shards_stops_at_a_busy_one() {
     let mut worker = keyspace.worker_locks(WORKER);
 
     let mut seen = 0;
-    let cursor = worker.try_scan(DB, 0, 100, NOW_MS, |_| seen += 1).unwrap();
+    let cursor = try_scan(&mut worker, DB, 0, 100, NOW_MS, |_| seen += 1).unwrap();
     assert_eq!(seen, 3, "the keys before it");
-    assert_eq!(worker.try_scan(DB, cursor, 100, NOW_MS, |_| seen += 1), Err(Busy { shard: 3 }));
-    assert_eq!(worker.try_for_each(DB, NOW_MS, |_| ()), Err(Busy { shard: 3 }));
-    assert!(worker.try_flush([DB], Freeing::Now, || Ok::<(), Busy>(())).is_err());
+    assert_eq!(
+        try_scan(&mut worker, DB, cursor, 100, NOW_MS, |_| seen += 1),
+        Err(Busy { shard: 3 })
+    );
+    assert_eq!(try_for_each_entry(&mut worker, DB, NOW_MS, |_| ()), Err(Busy { shard: 3 }));
+    assert!(try_flush_dbs(&mut worker, [DB], Freeing::Now, || Ok::<(), Busy>(())).is_err());
     let random = (0..100_u64).map(|turn| turn << 57);
-    let draws: Vec<_> = random.map(|random| worker.try_random_key(DB, random, NOW_MS)).collect();
+    let draws: Vec<_> =
+        random.map(|random| try_random_key(&mut worker, DB, random, NOW_MS)).collect();
     assert!(draws.contains(&Err(Busy { shard: 3 })) && draws.iter().any(Result::is_ok));
     worker.release();
 
     holder.end();
     woken.recv().unwrap();
-    assert_eq!(worker.try_scan(DB, cursor, 100, NOW_MS, |_| seen += 1), Ok(0));
+    assert_eq!(try_scan(&mut worker, DB, cursor, 100, NOW_MS, |_| seen += 1), Ok(0));
     assert_eq!(seen, SHARDS);
 }
 
@@ -132,7 +137,7 @@ fn eviction_passes_over_busy_shards() {
     names.iter().for_each(|name| set(&mut keyspace.locks(), name));
     keyspace.set_eviction(&Eviction { limit_bytes: 1, ..Eviction::default() });
     let holder = Holder::start(&keyspace, &[&names[0]]);
-    assert_eq!(keyspace.worker_locks(WORKER).evict(NOW_MS, usize::MAX), Evicted::Nothing);
+    assert_eq!(evict(&mut keyspace.worker_locks(WORKER), NOW_MS, usize::MAX), Evicted::Nothing);
     holder.end();
     let policies = [Policy::AllkeysLru, Policy::VolatileTtl];
     for policy in policies {
@@ -148,11 +153,11 @@ fn eviction_passes_over_busy_shards() {
         }
         let holder = Holder::start(&keyspace, &[&names[0], &names[7]]);
         let mut worker = keyspace.worker_locks(WORKER);
-        assert_eq!(worker.evict(NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
+        assert_eq!(evict(&mut worker, NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
         assert_eq!(keyspace.len(DB), 2);
         holder.end();
         // An empty keyspace is beyond this limit.
-        assert_eq!(worker.evict(NOW_MS, usize::MAX), Evicted::Nothing);
+        assert_eq!(evict(&mut worker, NOW_MS, usize::MAX), Evicted::Nothing);
         assert_eq!(keyspace.len(DB), 0);
     }
 }
@@ -177,7 +182,7 @@ fn eviction_passes_over_shards_that_others_wait_for() {
     }
     for policy in [Policy::AllkeysLru, Policy::VolatileTtl, Policy::VolatileLru] {
         keyspace.set_eviction(&Eviction { policy, limit_bytes: 1, ..Eviction::default() });
-        assert_eq!(locks.evict(NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
+        assert_eq!(evict(&mut locks, NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
     }
     assert_eq!(keyspace.len(DB), 1);
     holder.end();
@@ -259,9 +264,10 @@ fn a_waiter_in_a_busy_shard_is_forgotten_later() {
     let names = names(&keyspace);
     let keys = [&names[1], &names[4]].map(|name| keyspace.key(name.as_bytes()));
     let hashes = keys.map(|key| key.hash());
-    let waiter = keyspace.locks().lock_many(&hashes).locks().wait(DB, &keys, true, "a client");
+    let waiter =
+        wait_for_keys(keyspace.locks().lock_many(&hashes).locks(), DB, &keys, true, "a client");
     let holder = Holder::start(&keyspace, &[&names[4]]);
-    keyspace.worker_locks(WORKER).forget_waiter(&waiter);
+    forget_waiter(&mut keyspace.worker_locks(WORKER), &waiter);
     assert_eq!(keyspace.awaited_keys(), (1, 1), "the one of the shard that is free is");
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOW_MS));
     let _reaper = Reaper::start(Arc::clone(&keyspace), clock).unwrap();

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_keyspace::{
     Clock, DbIndex, Expiry, Freeing, InvalidatedKey, InvalidationSink, Keyspace, ManualClock,
-    Options, Origin, Reaper, ShardLocks, Source,
+    Options, Origin, Reaper, ShardLocks, Source, expire_due, flush_dbs, invalidate_at_once,
+    remember_reader,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -113,7 +114,7 @@ fn keyspace(limit: u64) -> (Keyspace, Arc<Sink>) {
 }
 
 fn read(keyspace: &Keyspace, key: &[u8], reader: u64) {
-    keyspace.locks().remember_reader(DbIndex::ZERO, keyspace.key(key), reader, NOW_MS);
+    remember_reader(&mut keyspace.locks(), DbIndex::ZERO, keyspace.key(key), reader, NOW_MS);
 }
 
 fn set(keyspace: &Keyspace, key: &[u8], client: u64, expiry: Expiry) {
@@ -141,7 +142,7 @@ fn many_changes_can_be_told_as_one() {
             locks.db(DbIndex::ZERO, key.hash(), NOW_MS).set(key, "value", Expiry::Never).unwrap();
         }
     };
-    all.locks().invalidate_at_once(set_two);
+    invalidate_at_once(all.locks(), set_two);
     drop(all);
     drop(locks);
     assert_eq!(sink.take(), [Told::All]);
@@ -157,7 +158,7 @@ fn expiry_is_nobodys_change() {
     set(&keyspace, b"k", 7, Expiry::At(NOW_MS + 1));
     read(&keyspace, b"k", 7);
     assert_eq!(sink.take(), []);
-    keyspace.locks().expire_due(NOW_MS + 1);
+    expire_due(&mut keyspace.locks(), NOW_MS + 1);
     assert_eq!(sink.take(), [told(b"k", 0, &[7], false)]);
 }
 
@@ -167,7 +168,7 @@ fn a_flush_takes_everything_and_a_broadcast_needs_no_reader() {
     [1, 2].iter().for_each(|reader| read(&keyspace, b"k", *reader));
     read(&keyspace, b"other", 1);
     assert_eq!(keyspace.cached_keys(), (2, 3));
-    keyspace.locks().flush([DbIndex::ZERO], Freeing::Now);
+    flush_dbs(&mut keyspace.locks(), [DbIndex::ZERO], Freeing::Now);
     assert_eq!((sink.take(), keyspace.cached_keys()), (vec![Told::All], (0, 0)));
     keyspace.set_broadcast(true);
     read(&keyspace, b"k", 3);

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tierce_collections::{Collection, Hash, List, Set, SortedSet};
 use tierce_keyspace::{
-    DbIndex, Expiry, Key, Keyspace, Missing, Options, Removal, Touch, Value, ValueCopy,
+    CopyRoom, DbIndex, Expiry, Key, Keyspace, Missing, Options, Removal, Touch, Value, ValueCopy,
+    expire_due, swap_dbs,
 };
 
 const ZERO: DbIndex = DbIndex::ZERO;
@@ -30,7 +31,7 @@ fn fill_list(keyspace: &Keyspace, key: Key<'_>) {
 }
 
 fn copy(keyspace: &Keyspace, key: Key<'_>) -> Option<ValueCopy> {
-    keyspace.copy_value(ZERO, key, NOW, Touch::Yes).unwrap()
+    ValueCopy::make(keyspace, ZERO, key, NOW, Touch::Yes).unwrap()
 }
 
 fn is_current(keyspace: &Keyspace, copy: &ValueCopy, key: Key<'_>) -> bool {
@@ -111,9 +112,9 @@ fn a_copy_is_out_of_date_when_fields_are_removed_whose_deadline_has_come() {
         };
         assert_eq!(put(keyspace.locks()), Ok(true));
         let copy = copy(&keyspace, key).unwrap();
-        keyspace.locks().expire_due(NOW);
+        expire_due(&mut keyspace.locks(), NOW);
         assert!(is_current(&keyspace, &copy, key));
-        keyspace.locks().expire_due(NOW + 1);
+        expire_due(&mut keyspace.locks(), NOW + 1);
         assert!(!is_current(&keyspace, &copy, key));
     }
 }
@@ -150,8 +151,8 @@ fn a_copy_is_current_until_its_key_changes() {
             db.put(key, entry).unwrap();
         }),
         ("an exchange of databases", false, &|locks| {
-            locks.swap(ZERO, one, NOW);
-            locks.swap(ZERO, one, NOW);
+            swap_dbs(locks, ZERO, one, NOW);
+            swap_dbs(locks, ZERO, one, NOW);
         }),
         ("its end", false, &|locks| {
             locks.db(ZERO, key.hash(), NOW).remove(key);
@@ -205,13 +206,13 @@ fn a_copy_is_of_one_moment_while_others_write() {
 #[test]
 fn copies_take_no_more_room_than_there_is() {
     let keyspace = keyspace();
-    let half = keyspace.room_for_copies(600 << 20).unwrap();
-    assert!(keyspace.room_for_copies(600 << 20).is_none());
+    let half = CopyRoom::take(&keyspace, 600 << 20).unwrap();
+    assert!(CopyRoom::take(&keyspace, 600 << 20).is_none());
     assert_eq!(keyspace.memory().copies, 600 << 20);
     drop(half);
     assert_eq!(keyspace.memory().copies, 0);
     let limit = tierce_keyspace::Eviction { limit_bytes: 1 << 20, ..Default::default() };
     keyspace.set_eviction(&limit);
-    assert!(keyspace.room_for_copies(2 << 20).is_none());
-    assert!(keyspace.room_for_copies(1 << 19).is_some());
+    assert!(CopyRoom::take(&keyspace, 2 << 20).is_none());
+    assert!(CopyRoom::take(&keyspace, 1 << 19).is_some());
 }

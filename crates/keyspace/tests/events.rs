@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use tierce_keyspace::log::{LogSink, RecordKind};
 use tierce_keyspace::{
     Adjust, Condition, DbIndex, End, Event, EventBatch, EventClasses, EventSink, Eviction, Expiry,
-    Freeing, Keyspace, Missing, Options, Origin, Policy, ShardLocks, Source,
+    Freeing, Keyspace, Missing, Options, Origin, Policy, ShardLocks, Source, evict, expire_due,
+    flush_dbs, has_events, swap_dbs,
 };
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -64,10 +65,10 @@ fn events_come_when_their_record_is_in_the_log() {
     let mut locks = keyspace.locks();
     set(&mut locks, "a", Expiry::Never);
     set(&mut locks, "a", Expiry::At(NOW_MS + 1));
-    assert!(heard.take().is_empty() && locks.has_events(), "the shard is locked");
+    assert!(heard.take().is_empty() && has_events(&mut locks), "the shard is locked");
     locks.release();
     assert_eq!(heard.take(), ["record", "0 new a", "0 set a", "0 set a", "0 expire a"]);
-    assert!(!locks.has_events());
+    assert!(!has_events(&mut locks));
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn classes_that_nobody_wants_are_not_collected() {
     locks.release();
     assert_eq!(heard.take(), ["0 new a", "0 expire a", "0 expire a"]);
     set(&mut locks, "b", Expiry::Never);
-    assert!(!locks.has_events());
+    assert!(!has_events(&mut locks));
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn what_the_server_removes_says_so() {
     locks.release();
     heard.take();
     for after_ms in [1, 3] {
-        locks.expire_due(NOW_MS + after_ms);
+        expire_due(&mut locks, NOW_MS + after_ms);
     }
     let mut expired = heard.take();
     assert_eq!(expired.remove(0), "0 expired a");
@@ -142,7 +143,7 @@ fn what_the_server_removes_says_so() {
     heard.take();
     let policy = Policy::AllkeysRandom;
     keyspace.set_eviction(&Eviction { limit_bytes: 1, policy, ..Eviction::default() });
-    locks.evict(NOW_MS, 10);
+    evict(&mut locks, NOW_MS, 10);
     assert_eq!(heard.take(), ["0 evicted d"]);
 }
 
@@ -164,9 +165,9 @@ fn fields_that_expire_say_so_and_then_the_hash_is_deleted() {
     .unwrap();
     locks.release();
     heard.take();
-    locks.expire_due(NOW_MS + 1);
+    expire_due(&mut locks, NOW_MS + 1);
     assert_eq!(heard.take(), ["record", "0 hexpired hash"]);
-    locks.expire_due(NOW_MS + 2);
+    expire_due(&mut locks, NOW_MS + 2);
     assert_eq!(heard.take(), ["record", "0 hexpired hash", "0 del hash"]);
 }
 
@@ -174,8 +175,8 @@ fn fields_that_expire_say_so_and_then_the_hash_is_deleted() {
 fn whole_databases_have_events_without_a_key() {
     let (keyspace, heard) = keyspace(false);
     let mut locks = keyspace.locks();
-    locks.swap(DbIndex::ZERO, keyspace.db_index(3).unwrap(), NOW_MS);
-    locks.flush([DbIndex::ZERO, keyspace.db_index(2).unwrap()], Freeing::Now);
+    swap_dbs(&mut locks, DbIndex::ZERO, keyspace.db_index(3).unwrap(), NOW_MS);
+    flush_dbs(&mut locks, [DbIndex::ZERO, keyspace.db_index(2).unwrap()], Freeing::Now);
     assert_eq!(heard.take(), ["0 swapdb ", "3 swapdb ", "0 flushdb ", "2 flushdb "]);
 }
 

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_keyspace::{
     Db, DbIndex, Event, EventBatch, EventClasses, EventSink, Evicted, Eviction, Expiry,
-    FrequencyTuning, Key, Keyspace, ManualClock, Options, Origin, Policy, Reaper, Touch,
+    FrequencyTuning, Key, Keyspace, ManualClock, Options, Origin, Policy, Reaper, Touch, age_uses,
+    evict, flush_dbs,
 };
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -81,7 +82,7 @@ impl World {
     }
 
     fn evict_all(&self) -> Evicted {
-        self.keyspace.locks().evict(NOW_MS, usize::MAX)
+        evict(&mut self.keyspace.locks(), NOW_MS, usize::MAX)
     }
 
     fn evicted(&self) -> Vec<Vec<u8>> {
@@ -256,7 +257,7 @@ fn keys_idle_for_days_go_before_those_idle_for_minutes() {
         (0..OLD).for_each(|number| set(number, NOW_MS));
         let now_ms = NOW_MS + old_seconds * 1000;
         for hour_ms in (NOW_MS..now_ms).step_by(3_600_000) {
-            world.keyspace.locks().age_uses(hour_ms);
+            age_uses(&mut world.keyspace.locks(), hour_ms);
         }
         (OLD..11 * OLD).for_each(|number| set(number, now_ms - young_seconds * 1000));
         if policy == Policy::AllkeysLru {
@@ -266,7 +267,7 @@ fn keys_idle_for_days_go_before_those_idle_for_minutes() {
         }
         let limit_bytes = world.used() + EMPTY_BYTES - 4000;
         world.keyspace.set_eviction(&Eviction { limit_bytes, ..eviction });
-        assert_eq!(world.keyspace.locks().evict(now_ms, usize::MAX), Evicted::Enough);
+        assert_eq!(evict(&mut world.keyspace.locks(), now_ms, usize::MAX), Evicted::Enough);
         let evicted = world.evicted();
         let old = evicted.iter().filter(|key| **key < name(OLD).into_bytes()).count();
         assert!((50..OLD).contains(&evicted.len()), "{}", evicted.len());
@@ -378,7 +379,7 @@ fn memory_is_bounded_under_steady_inserts() {
                 _ => 20 + number % 50,
             };
             let mut locks = world.keyspace.locks();
-            assert_eq!(locks.evict(NOW_MS, usize::MAX), Evicted::Enough);
+            assert_eq!(evict(&mut locks, NOW_MS, usize::MAX), Evicted::Enough);
             drop(locks);
             world.set(&name((random >> 33) as usize % 40_000), len, Expiry::At(NOW_MS + 1_000_000));
             let used = world.used();
@@ -476,7 +477,7 @@ proptest! {
                     world.keyspace.set_eviction(&Eviction { limit_bytes, policy, ..Eviction::default() });
                 }
                 Step::Flush => {
-                    world.keyspace.locks().flush([DbIndex::ZERO], tierce_keyspace::Freeing::Now);
+                    flush_dbs(&mut world.keyspace.locks(), [DbIndex::ZERO], tierce_keyspace::Freeing::Now);
                     model.clear();
                 }
             }
@@ -514,6 +515,6 @@ fn the_nearest_deadline_is_found_behind_one_that_has_moved() {
     world.set("key", 10, Expiry::At(NOW_MS + 1000));
     world.limit_below_use(Policy::VolatileTtl, 1);
     let mut locks = world.keyspace.long_locks();
-    assert_ne!(locks.evict(NOW_MS, usize::MAX), Evicted::Later);
+    assert_ne!(evict(&mut locks, NOW_MS, usize::MAX), Evicted::Later);
     assert_eq!(*world.evicted.0.lock(), [b"key".to_vec()]);
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_keyspace::{
     DbIndex, Event, EventBatch, EventClasses, EventSink, Expiry, Keyspace, Options, Origin,
-    size_class,
+    expire_due, size_class, swap_dbs,
 };
 
 /// Remembers what expired, in order.
@@ -99,7 +99,7 @@ proptest! {
                     prop_assert_eq!(removed, model.remove(&(db, key)).is_some());
                 }
                 Step::Swap(a, b) => {
-                    locks.swap(index(a), index(b), now_ms);
+                    swap_dbs(&mut locks, index(a), index(b), now_ms);
                     model = model
                         .into_iter()
                         .map(|((db, key), deadline)| {
@@ -110,7 +110,7 @@ proptest! {
                 }
                 Step::Wait(ms) => {
                     now_ms += ms;
-                    locks.expire_due(now_ms);
+                    expire_due(&mut locks, now_ms);
                     let mut due = BTreeMap::new();
                     model.retain(|(db, key), deadline_ms| {
                         let is_due = deadline_ms.is_some_and(|at| at <= now_ms);
@@ -157,9 +157,9 @@ fn deadlines_moving_back_and_forth_leave_a_bounded_heap() {
         }
     }
     drop(locks);
-    keyspace.locks().expire_due(999_999);
+    expire_due(&mut keyspace.locks(), 999_999);
     assert!(expired.0.lock().unwrap().is_empty(), "the last deadline is the one that counts");
-    keyspace.locks().expire_due(1_000_000);
+    expire_due(&mut keyspace.locks(), 1_000_000);
     assert_eq!(expired.0.lock().unwrap().len(), names.len());
     assert_eq!(keyspace.memory().total(), 0);
 }

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use tierce_collections::{Hash, Set};
 use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
-use tierce_keyspace::{Db, DbIndex, Editor, Error, Key, Keyspace, Limits, Missing, Options};
+use tierce_keyspace::{
+    Db, DbIndex, Editor, Error, Key, Keyspace, Limits, Missing, Options, expire_due,
+};
 
 const BEGIN_MS: i64 = 1_000_000;
 
@@ -215,7 +217,7 @@ proptest! {
                 }
             }
             // The reaper is as good as its clock: what is due is gone after it.
-            keyspace.locks().expire_due(now_ms);
+            expire_due(&mut keyspace.locks(), now_ms);
             for fields in model.hashes.values_mut() {
                 fields.retain(|_, (_, at)| at.is_none_or(|at| at > now_ms));
             }
@@ -227,10 +229,10 @@ proptest! {
         prop_assert_eq!(&State::of(&keyspace, now_ms), &model);
         let again = replayed(&records.0.lock()[dropped..]);
         prop_assert_eq!(&State::of(&again, now_ms), &model);
-        again.locks().expire_due(now_ms);
+        expire_due(&mut again.locks(), now_ms);
         prop_assert_eq!(&State::of(&again, now_ms), &model);
         prop_assert_eq!(again.len(DbIndex::ZERO), (model.hashes.len() + model.sets.len()) as u64);
-        keyspace.locks().expire_due(i64::MAX);
+        expire_due(&mut keyspace.locks(), i64::MAX);
         prop_assert_eq!(keyspace.next_deadline_ms(), None);
     }
 }
@@ -334,13 +336,13 @@ fn due_fields_are_removed_and_memory_is_given_back() {
     }
     assert_eq!(keyspace.next_deadline_ms(), Some(BEGIN_MS + 1));
     let full = keyspace.memory().total();
-    keyspace.locks().expire_due(BEGIN_MS + 50);
+    expire_due(&mut keyspace.locks(), BEGIN_MS + 50);
     with(&keyspace, 0, BEGIN_MS, |db, key| {
         let hash = db.collection::<Hash>(key).unwrap().unwrap();
         assert_eq!((hash.len(), hash.next_deadline_ms()), (500, Some(BEGIN_MS + 51)));
     });
     assert!(keyspace.memory().total() < full - full / 5);
-    keyspace.locks().expire_due(BEGIN_MS + 100);
+    expire_due(&mut keyspace.locks(), BEGIN_MS + 100);
     assert_eq!((keyspace.len(DbIndex::ZERO), keyspace.next_deadline_ms()), (0, None));
     assert_eq!(keyspace.memory().total(), empty);
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_keyspace::{
     Adjust, Adjusted, Condition, Db, DbIndex, End, Expiry, Freeing, Keyspace, Options, Removal,
-    ShardLocks, Stored, VersionFor,
+    ShardLocks, Stored, VersionFor, flush_dbs, swap_dbs,
 };
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -96,10 +96,10 @@ fn a_version_of_one_database_does_not_fit_another() {
         locks.db(db, key.hash(), NOW_MS).set(key, "v", Expiry::Never).expect("set");
     }
     let before = told(&mut locks, "k", VersionFor::Anybody);
-    locks.swap(a, b, NOW_MS);
+    swap_dbs(&mut locks, a, b, NOW_MS);
     assert_ne!(told(&mut locks, "k", VersionFor::Anybody), before);
     let before = told(&mut locks, "k", VersionFor::Anybody);
-    locks.flush([a], Freeing::Now);
+    flush_dbs(&mut locks, [a], Freeing::Now);
     store(&mut locks, "k", "v", Condition::Always);
     assert_ne!(told(&mut locks, "k", VersionFor::Anybody), before);
 }

@@ -10,7 +10,7 @@ use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     CollectionPart, Db, DbIndex, Editor, Error, Freeing, Key, Keyspace, Limits, Missing, Options,
-    Removal, SavedValue,
+    Removal, SavedValue, flush_dbs,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -145,7 +145,7 @@ fn apply(keyspace: &Keyspace, lists: &mut Lists, key: usize, action: &Action) {
             }
         }
         Action::Flush => {
-            keyspace.locks().flush([DbIndex::ZERO], Freeing::Later);
+            flush_dbs(&mut keyspace.locks(), [DbIndex::ZERO], Freeing::Later);
             *lists = Lists::default();
         }
         Action::Checkpoint(_) => {}

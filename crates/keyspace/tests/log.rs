@@ -8,7 +8,10 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay, ReplayError, Replayed};
-use tierce_keyspace::{Db, DbIndex, Expiry, Freeing, Keyspace, Options, Removal};
+use tierce_keyspace::{
+    Db, DbIndex, Expiry, Freeing, Keyspace, Options, Removal, expire_due, flush_dbs,
+    for_each_entry, swap_dbs,
+};
 
 const NOW_MS: i64 = 1_000_000;
 const SHARDS: usize = 4;
@@ -57,7 +60,7 @@ type State = BTreeMap<(usize, Vec<u8>), (Vec<u8>, &'static str, Option<i64>)>;
 fn state(keyspace: &Keyspace) -> State {
     let mut state = State::new();
     for db in keyspace.db_indices() {
-        keyspace.locks().for_each(db, NOW_MS, |entry| {
+        for_each_entry(&mut keyspace.locks(), db, NOW_MS, |entry| {
             let value = (entry.string().unwrap().to_vec(), entry.encoding(), entry.deadline_ms());
             assert!(state.insert((db.get(), entry.key().to_vec()), value).is_none());
         });
@@ -193,11 +196,11 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
                 both.db(index(*db), key.hash(), now).set(key, "both", Expiry::Never).unwrap();
             }
         }
-        Action::Flush(db) => _ = keyspace.locks().flush([index(*db)], Freeing::Now),
-        Action::Swap(a, b) => keyspace.locks().swap(index(*a), index(*b), *now_ms),
+        Action::Flush(db) => _ = flush_dbs(&mut keyspace.locks(), [index(*db)], Freeing::Now),
+        Action::Swap(a, b) => swap_dbs(&mut keyspace.locks(), index(*a), index(*b), *now_ms),
         Action::Later(ms) => {
             *now_ms += ms;
-            keyspace.locks().expire_due(*now_ms);
+            expire_due(&mut keyspace.locks(), *now_ms);
         }
         Action::BeginCheckpoint(_) | Action::Checkpoint(..) => {}
     }
@@ -233,8 +236,8 @@ proptest! {
             if cuts.contains(&step) || step + 1 == actions.len() {
                 let kept = records.0.lock()[dropped..].to_vec();
                 let again = replay(&kept, 1 + step % 3);
-                again.locks().expire_due(now_ms);
-                keyspace.locks().expire_due(now_ms);
+                expire_due(&mut again.locks(), now_ms);
+                expire_due(&mut keyspace.locks(), now_ms);
                 prop_assert_eq!(state_at(&again, now_ms), state_at(&keyspace, now_ms));
             }
         }
@@ -330,7 +333,7 @@ fn a_flush_logs_the_databases_that_have_keys() {
     let (keyspace, records) = logged();
     let set =
         |db| with(&keyspace, db, 1, NOW_MS, |db, key| db.set(key, "abc", Expiry::Never).unwrap());
-    let flush = || keyspace.locks().flush(keyspace.db_indices(), Freeing::Now);
+    let flush = || flush_dbs(&mut keyspace.locks(), keyspace.db_indices(), Freeing::Now);
     let bytes = || records.0.lock().iter().map(Vec::len).sum::<usize>();
     set(0);
     let before = bytes();
@@ -474,7 +477,7 @@ fn writers_and_checkpoints_side_by_side() {
                     }
                     if random >> 52 == 1 {
                         let (a, b) = (keyspace.db_index(0).unwrap(), keyspace.db_index(2).unwrap());
-                        keyspace.locks().swap(a, b, NOW_MS);
+                        swap_dbs(&mut keyspace.locks(), a, b, NOW_MS);
                     }
                 }
                 running.fetch_sub(1, Ordering::Release);

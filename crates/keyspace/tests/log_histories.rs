@@ -12,8 +12,9 @@ use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, S
 use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LiveReplay, LogSink, Pass, RecordKind, Replay, Sizes};
 use tierce_keyspace::{
-    CodeKind, CollectionPart, Condition, Db, DbIndex, Error, Expiry, Freeing, Key, Keyspace,
-    Limits, Marks, Missing, Options, Removal, STREAM_NAME_LEN, SavedValue, StreamPlace,
+    CodeEditor, CodeKind, CollectionPart, Condition, Db, DbIndex, Error, Expiry, Freeing, Key,
+    Keyspace, Limits, Marks, Missing, Options, Removal, STREAM_NAME_LEN, SavedValue, StreamPlace,
+    expire_due, flush_dbs, for_each_entry, swap_dbs,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -73,7 +74,7 @@ type State = BTreeMap<(usize, Vec<u8>), Found>;
 fn state(keyspace: &Keyspace) -> State {
     let mut state = State::new();
     for db in keyspace.db_indices() {
-        keyspace.locks().for_each(db, i64::MIN, |entry| {
+        for_each_entry(&mut keyspace.locks(), db, i64::MIN, |entry| {
             let (mut copy, value) = (Vec::new(), entry.value());
             let mut parts: Vec<_> = match SavedValue::of(&value, &mut copy) {
                 SavedValue::Collection(saved) => saved.parts().map(part).collect(),
@@ -292,25 +293,25 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
                 db.set(key, &vec![b'm'; len], Expiry::Never).unwrap();
             }
         }
-        Action::Flush(db) => _ = keyspace.locks().flush([index(db)], Freeing::Now),
-        Action::Swap => keyspace.locks().swap(index(0), index(1), *now_ms),
+        Action::Flush(db) => _ = flush_dbs(&mut keyspace.locks(), [index(db)], Freeing::Now),
+        Action::Swap => swap_dbs(&mut keyspace.locks(), index(0), index(1), *now_ms),
         Action::Code(kind, name, None) => {
-            keyspace.locks().edit_code().remove(kind, &[b'c', name]);
+            CodeEditor::lock(&mut keyspace.locks()).remove(kind, &[b'c', name]);
         }
         Action::Code(kind, name, Some(len)) => {
-            keyspace.locks().edit_code().put(kind, &[b'c', name], vec![b'l'; len]);
+            CodeEditor::lock(&mut keyspace.locks()).put(kind, &[b'c', name], vec![b'l'; len]);
         }
         Action::CodeAndKey(kind, name, len, (db, key)) => {
             let (mut locks, bytes) = (keyspace.locks(), [b'k', key]);
             let mut all = locks.lock_all();
-            all.locks().edit_code().put(kind, &[b'c', name], vec![b'b'; len]);
+            CodeEditor::lock(all.locks()).put(kind, &[b'c', name], vec![b'b'; len]);
             let key = keyspace.key(&bytes);
             all.db(index(db), key.hash(), now).set(key, &vec![b'b'; len], Expiry::Never).unwrap();
         }
         Action::Tick(ms) => *now_ms += ms,
         Action::Reap(ms) => {
             *now_ms += ms;
-            keyspace.locks().expire_due(*now_ms);
+            expire_due(&mut keyspace.locks(), *now_ms);
         }
         Action::BeginCheckpoint | Action::Checkpoint(_) => {}
     }
@@ -562,7 +563,7 @@ fn a_flush_ends_only_the_lists_of_its_database() {
         let begin = records.len() + 1;
         let mut pass = begin_list(&keyspace, (0, 1));
         let db = keyspace.db_index(flushed).unwrap();
-        keyspace.locks().flush([db], Freeing::Now);
+        flush_dbs(&mut keyspace.locks(), [db], Freeing::Now);
         // Of another life, if there is one.
         with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, Kind::List, 0..2, None)).unwrap();
         while pass.step().1 == Pass::Underway {}
@@ -616,7 +617,7 @@ fn a_key_that_expires_before_a_pass_reaches_it_does_not_come_back() {
             let mut pass = Checkpoint::begin(&keyspace);
             with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, kind, 1..2, None)).unwrap();
             if reaped {
-                keyspace.locks().expire_due(NOW_MS + 10);
+                expire_due(&mut keyspace.locks(), NOW_MS + 10);
             } else {
                 assert!(!with(&keyspace, (0, 1), NOW_MS + 10, |db, key| db.exists(key)));
             }
@@ -646,7 +647,7 @@ fn a_field_that_expires_before_a_pass_reaches_it_does_not_come_back() {
             };
             db.edit(key, Missing::Skip, set).unwrap();
         });
-        keyspace.locks().expire_due(NOW_MS + 20);
+        expire_due(&mut keyspace.locks(), NOW_MS + 20);
         while pass.step().1 == Pass::Underway {}
         let found = state(&replay(&records.0.lock()[begin..]));
         assert_eq!(found, state(&keyspace));
@@ -677,7 +678,7 @@ fn a_key_in_parts_is_never_in_the_log_without_its_deadline() {
         while pass.step().1 == Pass::Underway {}
         assert_eq!(state(&replay(&records.0.lock()[begin..])), state(&keyspace), "{kind:?}");
         records.0.lock().truncate(halfway.len());
-        keyspace.locks().expire_due(NOW_MS + 20);
+        expire_due(&mut keyspace.locks(), NOW_MS + 20);
         halfway.extend_from_slice(&records.0.lock()[halfway.len()..]);
         assert_eq!(state(&replay(&halfway[begin..])), State::new(), "{kind:?}");
     }

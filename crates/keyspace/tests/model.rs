@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_keyspace::{
     BLOB_LEN_MIN, DbIndex, DeadlineSet, Error, Expiry, Freeing, Keyspace, Options, Removal, Ttl,
-    parse_int, size_class,
+    expire_due, flush_dbs, for_each_entry, parse_int, size_class, swap_dbs,
 };
 
 /// Small enough that a test reaches it, large enough for blobs.
@@ -140,11 +140,11 @@ impl Pair {
             Step::ExpireDue => self.expire_due(),
             Step::Swap => {
                 self.model.swap(0, 1);
-                self.keyspace.locks().swap(self.dbs[0], self.dbs[1], now_ms);
+                swap_dbs(&mut self.keyspace.locks(), self.dbs[0], self.dbs[1], now_ms);
             }
             Step::Flush => {
                 self.model[1].clear();
-                self.keyspace.locks().flush([self.dbs[1]], Freeing::Later);
+                flush_dbs(&mut self.keyspace.locks(), [self.dbs[1]], Freeing::Later);
             }
         }
     }
@@ -290,7 +290,7 @@ impl Pair {
     }
 
     fn expire_due(&self) {
-        self.keyspace.locks().expire_due(self.now_ms);
+        expire_due(&mut self.keyspace.locks(), self.now_ms);
         for (db, model) in self.dbs.into_iter().zip(&self.model) {
             assert_eq!(self.keyspace.len(db), model.len() as u64, "what is due has to be gone");
         }
@@ -303,14 +303,14 @@ impl Pair {
         for (db, model) in self.dbs.into_iter().zip(&self.model) {
             let alive = |held: &&Held| held.deadline_ms.is_none_or(|at| at > self.now_ms);
             let mut seen = 0;
-            self.keyspace.locks().for_each(db, self.now_ms, |entry| {
+            for_each_entry(&mut self.keyspace.locks(), db, self.now_ms, |entry| {
                 let held = &model[entry.key()];
                 assert_eq!(entry.deadline_ms(), held.deadline_ms);
                 assert_eq!(entry.string().unwrap().len(), held.value.len());
                 seen += 1;
             });
             assert_eq!(seen, model.values().filter(alive).count());
-            self.keyspace.locks().for_each(db, i64::MIN, |entry| {
+            for_each_entry(&mut self.keyspace.locks(), db, i64::MIN, |entry| {
                 entry_bytes += entry.allocated_bytes();
             });
             let stats = self.keyspace.db_stats(db, self.now_ms);
@@ -332,7 +332,7 @@ impl Pair {
                 self.keyspace.locks().db(db, key.hash(), self.now_ms).remove(key);
             }
         }
-        self.keyspace.locks().expire_due(i64::MAX);
+        expire_due(&mut self.keyspace.locks(), i64::MAX);
         assert_eq!(self.keyspace.memory().total(), 0);
         assert!(self.dbs.iter().all(|db| self.keyspace.is_empty(*db)));
         assert_eq!(self.keyspace.next_deadline_ms(), None);
@@ -410,11 +410,11 @@ fn overwriting_updates_the_deadline_and_expired_data_gives_its_memory_back() {
         pair.on(&key, |db, key| db.set(key, b"new", expiry)).unwrap();
     }
     pair.now_ms += 100;
-    pair.keyspace.locks().expire_due(pair.now_ms);
+    expire_due(&mut pair.keyspace.locks(), pair.now_ms);
     assert_eq!(pair.keyspace.len(DbIndex::ZERO), 10);
     assert!(pair.keyspace.memory().total() < full.total() / 50);
     pair.now_ms += 100;
-    pair.keyspace.locks().expire_due(pair.now_ms);
+    expire_due(&mut pair.keyspace.locks(), pair.now_ms);
     assert_eq!(pair.keyspace.len(DbIndex::ZERO), 5);
     for number in 0..5u32 {
         let ttl = pair.on(&number.to_be_bytes(), |db, key| db.ttl(key));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tierce_keyspace::{
     BLOB_LEN_MIN, Clock, DbIndex, Event, EventBatch, EventClasses, EventSink, Expiry, Freeing,
-    Keyspace, ManualClock, Options, Reaper, SystemClock,
+    Keyspace, ManualClock, Options, Reaper, SystemClock, flush_dbs,
 };
 
 /// So long a test waits for something that should happen at once before it fails.
@@ -102,7 +102,7 @@ fn large_values_and_flushed_tables_are_freed_by_the_reaper() {
         }
         let key = keyspace.key(&[0]);
         assert!(keyspace.locks().db(DbIndex::ZERO, key.hash(), 0).remove(key));
-        assert_eq!(keyspace.locks().flush([DbIndex::ZERO], freeing), 49);
+        assert_eq!(flush_dbs(&mut keyspace.locks(), [DbIndex::ZERO], freeing), 49);
         assert_eq!(
             keyspace.memory().entries,
             0,

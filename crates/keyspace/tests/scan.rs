@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use tierce_harness::effort;
-use tierce_keyspace::{DbIndex, Expiry, Freeing, Keyspace, Options};
+use tierce_keyspace::{
+    DbIndex, Expiry, Freeing, Keyspace, Options, flush_dbs, for_each_entry, random_key, scan,
+};
 
 fn keyspace(shards: usize) -> Keyspace {
     Keyspace::new(Options { shards, ..Options::default() }).expect("good options")
@@ -37,7 +39,7 @@ proptest! {
         let mut seen = HashMap::<Vec<u8>, u32>::new();
         let (mut cursor, mut churn) = (0, churn.into_iter());
         loop {
-            cursor = keyspace.locks().scan(DbIndex::ZERO, cursor, count, 0, |entry| {
+            cursor = scan(&mut keyspace.locks(), DbIndex::ZERO, cursor, count, 0, |entry| {
                 *seen.entry(entry.key().to_vec()).or_default() += 1;
             });
             prop_assert!(cursor < 1 << 63);
@@ -64,7 +66,7 @@ fn a_scan_returns_about_as_many_as_asked_for() {
     let (mut cursor, mut total) = (0, 0);
     loop {
         let mut batch = 0;
-        cursor = keyspace.locks().scan(DbIndex::ZERO, cursor, 10, 0, |_| batch += 1);
+        cursor = scan(&mut keyspace.locks(), DbIndex::ZERO, cursor, 10, 0, |_| batch += 1);
         total += batch;
         if cursor == 0 {
             break;
@@ -80,7 +82,7 @@ fn a_cursor_that_was_never_given_out_does_no_harm() {
     (0..100u32).for_each(|number| set(&keyspace, &number.to_be_bytes(), Expiry::Never));
     for cursor in [1, 77, 1 << 48, (7 << 48) + 12345, 8 << 48, (1 << 63) - 1, u64::MAX] {
         let mut visited = 0;
-        let next = keyspace.locks().scan(DbIndex::ZERO, cursor, 1000, 0, |_| visited += 1);
+        let next = scan(&mut keyspace.locks(), DbIndex::ZERO, cursor, 1000, 0, |_| visited += 1);
         assert_eq!(next, 0);
         assert!(visited <= 100);
     }
@@ -93,13 +95,14 @@ fn expired_keys_are_not_listed() {
     (0..10u8).for_each(|number| set(&keyspace, &[b'x', number], Expiry::At(50)));
     for (now_ms, expected) in [(49, 20), (50, 10)] {
         let (mut scanned, mut listed) = (0, 0);
-        keyspace.locks().scan(DbIndex::ZERO, 0, 1000, now_ms, |_| scanned += 1);
-        keyspace.locks().for_each(DbIndex::ZERO, now_ms, |_| listed += 1);
+        scan(&mut keyspace.locks(), DbIndex::ZERO, 0, 1000, now_ms, |_| scanned += 1);
+        for_each_entry(&mut keyspace.locks(), DbIndex::ZERO, now_ms, |_| listed += 1);
         assert_eq!((scanned, listed), (expected, expected), "at {now_ms}");
     }
     for random in 0..100u64 {
         let random = random.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let key = keyspace.locks().random_key(DbIndex::ZERO, random, 50).expect("ten are left");
+        let key =
+            random_key(&mut keyspace.locks(), DbIndex::ZERO, random, 50).expect("ten are left");
         assert_eq!(key[0], b's');
     }
 }
@@ -110,23 +113,27 @@ fn expired_keys_stay_while_another_server_decides() {
     let keyspace = keyspace(4);
     keyspace.set_following(true);
     (0..10u8).for_each(|number| set(&keyspace, &[b'x', number], Expiry::At(50)));
-    let draw = |random| keyspace.locks().random_key(DbIndex::ZERO, random, 50);
+    let draw = |random| random_key(&mut keyspace.locks(), DbIndex::ZERO, random, 50);
     (0..20).for_each(|random| assert_eq!(draw(random << 59).expect("one of them")[0], b'x'));
     set(&keyspace, b"stays", Expiry::Never);
     (0..20).for_each(|random| assert_eq!(draw(random << 59), Some(b"stays".to_vec())));
     assert_eq!(keyspace.len(DbIndex::ZERO), 11);
-    keyspace.locks().for_each(DbIndex::ZERO, 50, |entry| assert_eq!(entry.key(), b"stays"));
+    for_each_entry(&mut keyspace.locks(), DbIndex::ZERO, 50, |entry| {
+        assert_eq!(entry.key(), b"stays")
+    });
 }
 
 #[test]
 fn every_key_is_drawn_sooner_or_later() {
     let keyspace = keyspace(64);
-    assert_eq!(keyspace.locks().random_key(DbIndex::ZERO, 1, 0), None);
+    assert_eq!(random_key(&mut keyspace.locks(), DbIndex::ZERO, 1, 0), None);
     (0..20u8).for_each(|number| set(&keyspace, &[number], Expiry::Never));
     let mut drawn = HashSet::new();
     for random in 0..2000u64 {
         let random = random.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        drawn.insert(keyspace.locks().random_key(DbIndex::ZERO, random, 0).expect("not empty"));
+        drawn.insert(
+            random_key(&mut keyspace.locks(), DbIndex::ZERO, random, 0).expect("not empty"),
+        );
     }
     assert_eq!(drawn.len(), 20);
 }
@@ -138,9 +145,9 @@ fn flushing_leaves_other_databases_alone_and_takes_no_memory() {
     (0..1000u32).for_each(|number| set(&keyspace, &number.to_be_bytes(), Expiry::At(1000)));
     let kept = keyspace.key(b"kept");
     keyspace.locks().db(second, kept.hash(), 0).set(kept, "v", Expiry::Never).unwrap();
-    assert_eq!(keyspace.locks().flush([DbIndex::ZERO], Freeing::Now), 1000);
+    assert_eq!(flush_dbs(&mut keyspace.locks(), [DbIndex::ZERO], Freeing::Now), 1000);
     assert_eq!((keyspace.len(DbIndex::ZERO), keyspace.len(second)), (0, 1));
     assert_eq!(keyspace.next_deadline_ms(), None);
-    assert_eq!(keyspace.locks().flush(keyspace.db_indices(), Freeing::Later), 1);
+    assert_eq!(flush_dbs(&mut keyspace.locks(), keyspace.db_indices(), Freeing::Later), 1);
     assert_eq!(keyspace.memory().total(), 0);
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tierce_harness::{Random, effort};
 use tierce_keyspace::{
     BLOB_LEN_MIN, DbIndex, Expiry, Freeing, IntText, Keyspace, Options, Removal, Snapshot,
-    SnapshotError, SnapshotPiece,
+    SnapshotError, SnapshotPiece, expire_due, flush_dbs, for_each_entry, swap_dbs,
 };
 
 /// Database and key, value and deadline.
@@ -124,7 +124,7 @@ impl World {
     fn state(&self) -> State {
         let (mut state, mut locks) = (State::new(), self.keyspace.locks());
         for db in self.keyspace.db_indices() {
-            locks.for_each(db, self.now_ms, |entry| {
+            for_each_entry(&mut locks, db, self.now_ms, |entry| {
                 let value = entry.string().unwrap().to_vec();
                 state.insert((db.get(), entry.key().to_vec()), (value, entry.deadline_ms()));
             });
@@ -175,13 +175,15 @@ impl World {
                 }
             }
             Step::Wait(ms) => self.now_ms += ms,
-            Step::ExpireDue => self.keyspace.locks().expire_due(now_ms),
-            Step::Swap(a, b) => self.keyspace.locks().swap(self.db(a), self.db(b), self.now_ms),
+            Step::ExpireDue => expire_due(&mut self.keyspace.locks(), now_ms),
+            Step::Swap(a, b) => {
+                swap_dbs(&mut self.keyspace.locks(), self.db(a), self.db(b), self.now_ms)
+            }
             Step::Flush(db, freeing) => {
-                self.keyspace.locks().flush([self.db(db)], freeing);
+                flush_dbs(&mut self.keyspace.locks(), [self.db(db)], freeing);
             }
             Step::FlushAll(freeing) => {
-                self.keyspace.locks().flush(self.keyspace.db_indices(), freeing);
+                flush_dbs(&mut self.keyspace.locks(), self.keyspace.db_indices(), freeing);
             }
             Step::Begin => self.begin(),
             Step::Walk(batches) => {
@@ -214,7 +216,7 @@ impl World {
         }
         assert_eq!(self.keyspace.snapshot_memory(), None);
         let all: Vec<_> = self.keyspace.db_indices().collect();
-        self.keyspace.locks().flush(all, Freeing::Now);
+        flush_dbs(&mut self.keyspace.locks(), all, Freeing::Now);
         assert_eq!(self.keyspace.memory().total(), 0);
     }
 }
@@ -244,11 +246,11 @@ const START: i64 = 1000;
 fn disturb(keyspace: &Keyspace, random: &mut Random, accounts: DbIndex, others: [DbIndex; 2]) {
     let mut locks = keyspace.locks();
     if random.u64_below(500) == 0 {
-        locks.swap(others[0], others[1], 0);
+        swap_dbs(&mut locks, others[0], others[1], 0);
         return;
     }
     if random.u64_below(500) == 0 {
-        locks.flush([others[0]], Freeing::Now);
+        flush_dbs(&mut locks, [others[0]], Freeing::Now);
         return;
     }
     let [from, to] = [(); 2].map(|()| name(random.u64_below(ACCOUNTS.into()) as u16));

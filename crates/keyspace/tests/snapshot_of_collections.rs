@@ -10,6 +10,7 @@ use tierce_harness::effort;
 use tierce_keyspace::{
     CollectionPart, Db, DbIndex, Error, Eviction, Expiry, Freeing, Key, Keyspace, Limits, Missing,
     Options, Policy, Removal, SavedCollection, SavedValue, Snapshot, SnapshotError, SnapshotPiece,
+    evict, expire_due, flush_dbs, for_each_entry, swap_dbs,
 };
 
 const DBS: usize = 3;
@@ -252,7 +253,7 @@ impl World {
     fn state(&self) -> State {
         let (mut state, mut locks) = (State::new(), self.keyspace.locks());
         for db in self.keyspace.db_indices() {
-            locks.for_each(db, self.now_ms, |entry| {
+            for_each_entry(&mut locks, db, self.now_ms, |entry| {
                 let mut copy = Vec::new();
                 let value = saved_value(&SavedValue::of(&entry.value(), &mut copy));
                 state.insert((db.get(), entry.key().to_vec()), (value, entry.deadline_ms()));
@@ -299,21 +300,23 @@ impl World {
                 self.on((db, key), |db, key| db.set_deadline(key, now_ms + after_ms));
             }
             Step::Wait(ms) => self.now_ms += ms,
-            Step::ExpireDue => self.keyspace.locks().expire_due(now_ms),
+            Step::ExpireDue => expire_due(&mut self.keyspace.locks(), now_ms),
             Step::Evict => {
                 let limit_bytes = 1;
                 let policy = Policy::AllkeysRandom;
                 let eviction = Eviction { limit_bytes, policy, ..Eviction::default() };
                 self.keyspace.set_eviction(&eviction);
-                self.keyspace.locks().evict(now_ms, 1);
+                evict(&mut self.keyspace.locks(), now_ms, 1);
                 self.keyspace.set_eviction(&Eviction::default());
             }
-            Step::Swap(a, b) => self.keyspace.locks().swap(self.db(a), self.db(b), self.now_ms),
+            Step::Swap(a, b) => {
+                swap_dbs(&mut self.keyspace.locks(), self.db(a), self.db(b), self.now_ms)
+            }
             Step::Flush(db, freeing) => {
-                self.keyspace.locks().flush([self.db(db)], freeing);
+                flush_dbs(&mut self.keyspace.locks(), [self.db(db)], freeing);
             }
             Step::FlushAll(freeing) => {
-                self.keyspace.locks().flush(self.keyspace.db_indices(), freeing);
+                flush_dbs(&mut self.keyspace.locks(), self.keyspace.db_indices(), freeing);
             }
             Step::SetLimits(entries_max) => self.keyspace.set_limits(&limits(entries_max)),
             Step::Begin { large_bytes_min } => self.begin(large_bytes_min),
@@ -376,7 +379,7 @@ impl World {
         self.finish(&mut || {});
         assert_eq!(self.keyspace.snapshot_memory(), None);
         let all: Vec<_> = self.keyspace.db_indices().collect();
-        self.keyspace.locks().flush(all, Freeing::Now);
+        flush_dbs(&mut self.keyspace.locks(), all, Freeing::Now);
         assert_eq!(self.keyspace.memory().total(), 0);
     }
 }

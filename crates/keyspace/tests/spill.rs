@@ -15,7 +15,8 @@ use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     Cleaning, Db, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
-    Removal, Snapshot, SnapshotPiece, SpillBatch, Ttl,
+    Removal, Snapshot, SnapshotPiece, SpillBatch, Ttl, flush_dbs, for_each_entry, gather_cold,
+    leave_to_disk, swap_dbs,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -75,14 +76,14 @@ impl World {
     fn gather(&mut self, rounds: u8) {
         let mut locks = self.keyspace.locks();
         for _ in 0..rounds {
-            locks.gather_cold(&mut self.batch, NOW_MS);
+            gather_cold(&mut locks, &mut self.batch, NOW_MS);
         }
     }
 
     fn write(&mut self) {
         let store = Arc::clone(self.keyspace.cold_store().unwrap());
         let places = store.write(self.batch.values(), Durable::Yes, Origin::Memory).unwrap();
-        self.keyspace.locks().spill(&self.batch, &places, NOW_MS);
+        leave_to_disk(&mut self.keyspace.locks(), &self.batch, &places, NOW_MS);
         self.batch.clear(0);
     }
 
@@ -134,7 +135,9 @@ impl World {
     fn spilled_by_log(&self, replayed: &Keyspace) -> u64 {
         let mut spilled = 0;
         for db in replayed.db_indices() {
-            replayed.locks().for_each(db, NOW_MS, |entry| spilled += u64::from(entry.is_spilled()));
+            for_each_entry(&mut replayed.locks(), db, NOW_MS, |entry| {
+                spilled += u64::from(entry.is_spilled())
+            });
         }
         spilled
     }
@@ -294,17 +297,17 @@ fn act(world: &mut World, step: &Step) {
         Step::Copy(db, a, b) => copy(world, db, a, b),
         Step::Flush(db, now) => {
             let freeing = if now { Freeing::Now } else { Freeing::Later };
-            world.keyspace.locks().flush([world.index(db)], freeing);
+            flush_dbs(&mut world.keyspace.locks(), [world.index(db)], freeing);
             world.model.retain(|(in_db, _), _| *in_db != db);
         }
         Step::FlushAll(now) => {
             let freeing = if now { Freeing::Now } else { Freeing::Later };
             let dbs = world.keyspace.db_indices();
-            let keys = world.keyspace.locks().flush(dbs, freeing);
+            let keys = flush_dbs(&mut world.keyspace.locks(), dbs, freeing);
             assert_eq!(keys, std::mem::take(&mut world.model).len() as u64);
         }
         Step::Swap => {
-            world.keyspace.locks().swap(world.index(0), world.index(1), NOW_MS);
+            swap_dbs(&mut world.keyspace.locks(), world.index(0), world.index(1), NOW_MS);
             let model = std::mem::take(&mut world.model);
             world.model =
                 model.into_iter().map(|((db, key), value)| ((1 - db, key), value)).collect();

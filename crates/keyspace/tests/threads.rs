@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tierce_harness::Random;
-use tierce_keyspace::{DbIndex, Expiry, Freeing, Keyspace, Options, ShardLocks};
+use tierce_keyspace::{
+    DbIndex, Expiry, Freeing, Keyspace, Options, ShardLocks, flush_dbs, for_each_entry, random_key,
+    scan,
+};
 
 const THREADS: u64 = 4;
 const ACCOUNTS: u64 = 8;
@@ -47,17 +50,17 @@ fn turn(locks: &mut ShardLocks<'_>, random: &mut Random, private: DbIndex) {
         8 => assert_eq!(balance(locks), START * ACCOUNTS as i64),
         9 => locks.release(),
         10 => {
-            locks.for_each(DbIndex::ZERO, 0, |entry| assert_eq!(entry.key().len(), 8));
+            for_each_entry(locks, DbIndex::ZERO, 0, |entry| assert_eq!(entry.key().len(), 8));
         }
         11 => {
-            let seen = locks.scan(DbIndex::ZERO, 0, 3, 0, |_| ());
+            let seen = scan(locks, DbIndex::ZERO, 0, 3, 0, |_| ());
             assert!(seen < 1 << 63);
         }
         12 => {
-            assert!(locks.random_key(DbIndex::ZERO, random.u64_below(u64::MAX), 0).is_some());
+            assert!(random_key(locks, DbIndex::ZERO, random.u64_below(u64::MAX), 0).is_some());
         }
         13 => {
-            locks.flush([private], Freeing::Later);
+            flush_dbs(locks, [private], Freeing::Later);
         }
         14 => {
             let keys = [1, 2, 3].map(|account| (DbIndex::ZERO, keyspace.hash(&name(account))));
@@ -99,7 +102,7 @@ fn transfers_between_keys_keep_the_sum() {
         }
     });
     assert_eq!(balance(&mut keyspace.locks()), START * ACCOUNTS as i64);
-    keyspace.locks().flush(keyspace.db_indices(), Freeing::Now);
+    flush_dbs(&mut keyspace.locks(), keyspace.db_indices(), Freeing::Now);
     assert_eq!(keyspace.memory().total(), 0);
 }
 

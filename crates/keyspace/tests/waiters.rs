@@ -10,7 +10,8 @@ use tierce_collections::stream::StreamId;
 use tierce_harness::effort;
 use tierce_keyspace::{
     Db, DbIndex, Delivery, Editor, Error, Expiry, Key, Keyspace, Missing, Options, Returned,
-    Sequence, ShardLocks, WaitKey, Waiter,
+    Sequence, ShardLocks, WaitKey, Waiter, claim_waiter, forget_waiter, leave_unserved,
+    take_unserved, wait_for_keys,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -24,7 +25,7 @@ fn wait_for(keyspace: &Keyspace, names: &[&[u8]], wake_on_delete: bool) -> Arc<W
     let keys: Vec<Key<'_>> = names.iter().map(|name| keyspace.key(name)).collect();
     let hashes: Vec<_> = keys.iter().map(|key| key.hash()).collect();
     let mut locks = keyspace.locks();
-    locks.lock_many(&hashes).locks().wait(DbIndex::ZERO, &keys, wake_on_delete, ())
+    wait_for_keys(locks.lock_many(&hashes).locks(), DbIndex::ZERO, &keys, wake_on_delete, ())
 }
 
 fn wait_key(name: &[u8]) -> WaitKey {
@@ -38,7 +39,7 @@ fn set(locks: &mut ShardLocks<'_>, name: &[u8]) {
 
 /// Claims, and gives back at once.
 fn pass_over(locks: &mut ShardLocks<'_>, name: &[u8], after: Option<Sequence>) -> Option<Sequence> {
-    let waiter = locks.claim_waiter(&wait_key(name), after, NOW_MS, |_| true)?;
+    let waiter = claim_waiter(locks, &wait_key(name), after, NOW_MS, |_| true)?;
     assert_eq!(waiter.state.give_back(), Returned::Waiting);
     Some(waiter.sequence())
 }
@@ -63,7 +64,7 @@ fn who_leaves_while_the_queue_is_served_does_not_hide_another() {
     let passed = pass_over(&mut locks, b"a", None);
     assert_eq!(passed, Some(first.sequence()));
     first.state.done();
-    locks.forget_waiter(&first);
+    forget_waiter(&mut locks, &first);
     let passed = pass_over(&mut locks, b"a", passed);
     assert_eq!(passed, Some(second.sequence()));
     let passed = pass_over(&mut locks, b"a", passed);
@@ -80,7 +81,7 @@ fn a_key_in_a_busy_shard_does_not_hide_those_that_are_handed_over() {
     keyspace.on_unserved(move || {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    keyspace.locks().leave_unserved(wait_key(b"a"));
+    leave_unserved(&mut keyspace.locks(), wait_key(b"a"));
     let _waiter = wait_for(&keyspace, &[b"b"], false);
     for round in 1..=2 {
         for _ in 0..2 {
@@ -88,7 +89,7 @@ fn a_key_in_a_busy_shard_does_not_hide_those_that_are_handed_over() {
             assert_eq!(told.load(Ordering::Relaxed), round, "once for all until they are taken");
         }
         let mut locks = keyspace.locks();
-        locks.take_unserved();
+        take_unserved(&mut locks);
         let left = (round == 1).then(|| wait_key(b"a"));
         let keys: Vec<_> = left.into_iter().chain([wait_key(b"b")]).collect();
         assert_eq!(locks.take_ready(), keys);
@@ -172,8 +173,8 @@ fn keys_are_noted_while_somebody_waits_in_their_shard_and_no_longer() {
     set(&mut locks, b"a");
     assert_eq!(locks.take_ready(), [wait_key(b"a")]);
     waiter.state.done();
-    locks.forget_waiter(&waiter);
-    locks.forget_waiter(&waiter);
+    forget_waiter(&mut locks, &waiter);
+    forget_waiter(&mut locks, &waiter);
     set(&mut locks, b"a");
     set(&mut locks, b"b");
     assert!(!locks.has_ready());
@@ -228,7 +229,7 @@ proptest! {
                 Step::Leave { who } if who < model.len() => {
                     let (_, waiter, _) = model.remove(who);
                     waiter.state.done();
-                    keyspace.locks().forget_waiter(&waiter);
+                    forget_waiter(&mut keyspace.locks(), &waiter);
                 }
                 Step::Leave { .. } => {}
                 Step::Restart { key } => after[key] = None,
@@ -239,14 +240,14 @@ proptest! {
                     });
                     let mut locks = keyspace.locks();
                     let last = last.map(|last| last.1);
-                    let claimed = locks.claim_waiter(&wait_key(NAMES[key]), last, NOW_MS, |_| true);
+                    let claimed = claim_waiter(&mut locks, &wait_key(NAMES[key]), last, NOW_MS, |_| true);
                     prop_assert_eq!(claimed.is_some(), expected.is_some());
                     let (Some(claimed), Some(expected)) = (claimed, expected) else { continue };
                     prop_assert!(Arc::ptr_eq(&claimed, &model[expected].1));
                     after[key] = Some((model[expected].0, claimed.sequence()));
                     if answer {
                         claimed.state.done();
-                        locks.forget_waiter(&claimed);
+                        forget_waiter(&mut locks, &claimed);
                         model.remove(expected);
                     } else {
                         prop_assert_eq!(claimed.state.give_back(), Returned::Waiting);

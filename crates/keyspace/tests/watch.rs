@@ -9,7 +9,8 @@ use tierce_collections::{Hash, List};
 use tierce_harness::effort;
 use tierce_keyspace::{
     Db, DbIndex, Editor, Error, Eviction, Expiry, Freeing, Key, KeyHash, Keyspace, ManualClock,
-    Missing, Options, Policy, Reaper, Removal, ShardLocks, Watch,
+    Missing, Options, Policy, Reaper, Removal, ShardLocks, Watch, end_dropped_watches, evict,
+    expire_due, flush_dbs, swap_dbs, unwatch, watch_key,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -211,22 +212,22 @@ impl<'k> World<'k> {
             }
             Step::Flush(dbs) => {
                 let indices: Vec<DbIndex> = dbs.iter().map(|db| self.index(*db)).collect();
-                self.locks.flush(indices, Freeing::Now);
+                flush_dbs(&mut self.locks, indices, Freeing::Now);
                 let gone: Vec<Spot> =
                     self.keys.keys().filter(|spot| dbs.contains(&spot.0)).copied().collect();
                 gone.into_iter().for_each(|spot| _ = self.delete(spot));
             }
             Step::Swap(a, b) => {
                 let (one, other) = (self.index(*a), self.index(*b));
-                self.locks.swap(one, other, now_ms);
+                swap_dbs(&mut self.locks, one, other, now_ms);
                 self.swap(*a, *b);
             }
             Step::Wait(ms) => self.pass_time(*ms),
-            Step::ExpireDue => self.locks.expire_due(now_ms),
+            Step::ExpireDue => expire_due(&mut self.locks, now_ms),
             Step::Watch(who, spot) => self.watch(*who, *spot),
             Step::Unwatch(who) => {
                 if let Some(watch) = self.watches[*who].take() {
-                    self.locks.unwatch(watch);
+                    unwatch(&mut self.locks, watch);
                 }
                 self.watched[*who] = Watched::default();
             }
@@ -262,7 +263,7 @@ impl<'k> World<'k> {
         let key = self.keyspace.key(&name);
         let db = self.index(spot.0);
         let watch = self.watches[who].get_or_insert_with(|| Watch::new(self.keyspace));
-        self.locks.watch(watch, db, key, self.now_ms);
+        watch_key(&mut self.locks, watch, db, key, self.now_ms);
         if !self.watched[who].is_dirty && !self.watched[who].keys.contains(&spot) {
             self.watched[who].keys.push(spot);
         }
@@ -284,10 +285,10 @@ impl<'k> World<'k> {
     fn end(mut self) {
         (0..WATCHERS).for_each(|who| self.check(who));
         let [first, rest @ ..] = self.watches;
-        first.into_iter().for_each(|watch| self.locks.unwatch(watch));
+        first.into_iter().for_each(|watch| unwatch(&mut self.locks, watch));
         drop(rest);
-        self.locks.expire_due(self.now_ms);
-        self.locks.end_dropped_watches();
+        expire_due(&mut self.locks, self.now_ms);
+        end_dropped_watches(&mut self.locks);
         self.locks.release();
         assert_eq!(self.keyspace.watching(), (0, 0), "nothing is left");
     }
@@ -321,7 +322,7 @@ fn watch_of(keyspace: &Keyspace, keys: &[u8]) -> Watch {
     let mut watch = Watch::new(keyspace);
     for key in keys {
         let name = name(*key);
-        keyspace.locks().watch(&mut watch, DbIndex::ZERO, keyspace.key(&name), NOW_MS);
+        watch_key(&mut keyspace.locks(), &mut watch, DbIndex::ZERO, keyspace.key(&name), NOW_MS);
     }
     watch
 }
@@ -339,7 +340,7 @@ fn a_key_that_is_evicted_has_changed() {
     let (watch, other) = (watch_of(&keyspace, &[1]), watch_of(&keyspace, &[2]));
     let policy = Policy::AllkeysRandom;
     keyspace.set_eviction(&Eviction { policy, limit_bytes: 1, ..Eviction::default() });
-    keyspace.locks().evict(NOW_MS, usize::MAX);
+    evict(&mut keyspace.locks(), NOW_MS, usize::MAX);
     assert!(watch.is_dirty(NOW_MS));
     assert!(!other.is_dirty(NOW_MS), "it was not there");
 }
@@ -359,7 +360,7 @@ fn a_hash_whose_field_expires_has_changed() {
     let watch = watch_of(&keyspace, &[1]);
     assert!(!watch.is_dirty(NOW_MS + 9));
     assert!(watch.is_dirty(NOW_MS + 10), "before it is removed, too");
-    keyspace.locks().expire_due(NOW_MS + 10);
+    expire_due(&mut keyspace.locks(), NOW_MS + 10);
     assert!(watch.state().is_dirty());
 }
 
@@ -391,10 +392,16 @@ fn a_field_that_expires_after_one_that_was_due_is_a_change() {
         put_fields(&keyspace, 1, &fields);
         let name = name(1);
         let mut watch = Watch::new(&keyspace);
-        keyspace.locks().watch(&mut watch, DbIndex::ZERO, keyspace.key(&name), NOW_MS + 10);
-        keyspace.locks().expire_due(NOW_MS + 10);
+        watch_key(
+            &mut keyspace.locks(),
+            &mut watch,
+            DbIndex::ZERO,
+            keyspace.key(&name),
+            NOW_MS + 10,
+        );
+        expire_due(&mut keyspace.locks(), NOW_MS + 10);
         assert!(!watch.is_dirty(NOW_MS + 19), "the first one was due");
-        keyspace.locks().expire_due(NOW_MS + 20);
+        expire_due(&mut keyspace.locks(), NOW_MS + 20);
         assert!(watch.is_dirty(NOW_MS + 20), "the second one was there");
     }
 }
@@ -406,7 +413,7 @@ fn a_deadline_that_a_field_had_before_is_no_change() {
         // As those do that put off the expiry of a session.
         put_fields(&keyspace, 1, &[(fields[0].0.clone(), 25)]);
         let watch = watch_of(&keyspace, &[1]);
-        keyspace.locks().expire_due(NOW_MS + 19);
+        expire_due(&mut keyspace.locks(), NOW_MS + 19);
         assert!(!watch.is_dirty(NOW_MS + 19));
         assert!(watch.is_dirty(NOW_MS + 20));
     }
@@ -418,8 +425,8 @@ fn a_hash_whose_fields_were_all_due_was_not_there() {
         put_fields(&keyspace, 1, &fields);
         let name = name(1);
         let (end_ms, mut watch) = (NOW_MS + 10_000, Watch::new(&keyspace));
-        keyspace.locks().watch(&mut watch, DbIndex::ZERO, keyspace.key(&name), end_ms);
-        keyspace.locks().expire_due(end_ms);
+        watch_key(&mut keyspace.locks(), &mut watch, DbIndex::ZERO, keyspace.key(&name), end_ms);
+        expire_due(&mut keyspace.locks(), end_ms);
         assert!(!watch.is_dirty(end_ms));
         assert_eq!((keyspace.len(DbIndex::ZERO), keyspace.next_deadline_ms()), (0, None));
     }
@@ -435,7 +442,7 @@ fn what_has_changed_is_watched_no_more() {
     assert!(others.iter().all(|other| other.is_dirty(NOW_MS)));
     assert_eq!(keyspace.watching(), (0, 2), "the other keys of a dirty watch stay until it ends");
     assert_eq!((watch.state().keys(), others[0].state().keys()), (0, 0));
-    keyspace.locks().unwatch(watch);
+    unwatch(&mut keyspace.locks(), watch);
     assert_eq!(keyspace.watching(), (0, 0));
 }
 
@@ -481,7 +488,7 @@ fn try_increment(keyspace: &Keyspace, names: &[Vec<u8>; 2]) -> bool {
     let mut locks = keyspace.locks();
     let keys = [keyspace.key(&names[0]), keyspace.key(&names[1])];
     let mut watch = Watch::new(keyspace);
-    keys.iter().for_each(|key| locks.watch(&mut watch, DbIndex::ZERO, *key, NOW_MS));
+    keys.iter().for_each(|key| watch_key(&mut locks, &mut watch, DbIndex::ZERO, *key, NOW_MS));
     locks.release();
     let next = (read(keyspace, &names[0]) + 1).to_string();
     let mut all = locks.lock_many(&watch.hashes().collect::<Vec<_>>());
@@ -493,6 +500,6 @@ fn try_increment(keyspace: &Keyspace, names: &[Vec<u8>; 2]) -> bool {
         }
     }
     drop(all);
-    locks.unwatch(watch);
+    unwatch(&mut locks, watch);
     is_clean
 }

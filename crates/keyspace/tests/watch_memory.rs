@@ -1,7 +1,7 @@
 //! What was watched takes no memory afterwards.
 
 use crate::counting::held_bytes;
-use tierce_keyspace::{DbIndex, Keyspace, Options, Watch};
+use tierce_keyspace::{DbIndex, Keyspace, Options, Watch, end_dropped_watches, unwatch, watch_key};
 
 /// A shard keeps a table for a few keys, about a kilobyte, so that it is not made for each watch.
 const KEPT_BYTES_MAX: isize = 2048;
@@ -11,7 +11,7 @@ fn watch(keyspace: &Keyspace, keys: std::ops::Range<u32>) -> Watch {
     let mut locks = keyspace.locks();
     for key in keys {
         let name = key.to_le_bytes();
-        locks.watch(&mut watch, DbIndex::ZERO, keyspace.key(&name), 0);
+        watch_key(&mut locks, &mut watch, DbIndex::ZERO, keyspace.key(&name), 0);
     }
     watch
 }
@@ -25,13 +25,13 @@ fn many_watches_leave_nothing_behind() {
         let watch = watch(&keyspace, cycle..cycle + 2);
         match cycle % 3 {
             0 => drop(watch),
-            _ => keyspace.locks().unwatch(watch),
+            _ => unwatch(&mut keyspace.locks(), watch),
         }
         if cycle % 100 == 0 {
-            keyspace.locks().end_dropped_watches();
+            end_dropped_watches(&mut keyspace.locks());
         }
     }
-    keyspace.locks().end_dropped_watches();
+    end_dropped_watches(&mut keyspace.locks());
     assert_eq!(keyspace.watching(), (0, 0));
     let held = held_bytes() - before;
     assert!(held <= KEPT_BYTES_MAX, "{held} bytes");
@@ -43,7 +43,7 @@ fn the_table_of_many_keys_is_given_back() {
     let before = held_bytes();
     let watch = watch(&keyspace, 0..100_000);
     assert!(held_bytes() - before > 1 << 20);
-    keyspace.locks().unwatch(watch);
+    unwatch(&mut keyspace.locks(), watch);
     let held = held_bytes() - before;
     assert!(held <= KEPT_BYTES_MAX, "{held} bytes");
 }

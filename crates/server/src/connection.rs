@@ -1,6 +1,7 @@
 //! A connection of any protocol, and how it gets the replies that it waits for.
 
 use std::sync::Arc;
+use tierce_keyspace::forget_waiter;
 
 use tierce_net::{ConnMut, Ticket};
 use tierce_output::{Output, OutputClass};
@@ -285,7 +286,7 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
     let Some(pending) = caller.end_wait() else { return false };
     if let Awaited::Keys { waiter, .. } = &pending.awaited {
         // It is in the queues no more, unless its waiting was ended by another client.
-        kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
+        forget_waiter(&mut kernel.keyspace.worker_locks(caller.client.conn.worker), waiter);
     }
     // It may be a transaction that asks for another level for what comes behind it.
     let level = caller.replica_level(kernel);

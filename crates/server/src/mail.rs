@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tierce_keyspace::Freed;
+use tierce_keyspace::{Freed, take_unserved};
 use tierce_net::{Conns, Now};
 
 use crate::blocking;
@@ -152,7 +152,7 @@ impl Dispatcher {
     /// Serves clients that wait for keys which have changed, and that were not served then.
     fn serve_waiters(&self, worker: &mut Worker, now: Now) {
         let mut locks = self.0.keyspace.worker_locks(worker.index as u16);
-        locks.take_unserved();
+        take_unserved(&mut locks);
         let (counters, served) = (self.0.counters(worker.index), &mut worker.memory.served);
         pipeline::serve(&self.0, &mut locks, counters, served, now.unix_ms as i64);
     }

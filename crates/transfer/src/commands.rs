@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use tierce_collections::Stream;
     use tierce_collections::stream::StreamId;
-    use tierce_keyspace::Options;
+    use tierce_keyspace::{Options, for_each_entry};
 
     fn execute(executor: &mut Executor, line: &str) -> Result<(), Refusal> {
         let args: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
@@ -148,7 +148,9 @@ mod tests {
         assert_eq!(refused, Err(Refusal::Failed("ERR no such key".to_owned())));
         let db = keyspace.db_index(0).unwrap();
         let mut values = Vec::new();
-        keyspace.locks().for_each(db, 2000, |entry| values.push(entry.string().unwrap().to_vec()));
+        for_each_entry(&mut keyspace.locks(), db, 2000, |entry| {
+            values.push(entry.string().unwrap().to_vec())
+        });
         assert_eq!(values, [b"6"]);
         assert_eq!(keyspace.len(keyspace.db_index(3).unwrap()), 1);
     }

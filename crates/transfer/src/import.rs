@@ -7,7 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tierce_keyspace::{CodeKind, Expiry, Freeing, ItemNote, Keyspace, ShardLocks};
+use tierce_keyspace::{
+    CodeEditor, CodeKind, Expiry, Freeing, ItemNote, Keyspace, ShardLocks, expire_due, flush_dbs,
+};
 use tierce_rdb::aof::{Item, Reader};
 use tierce_rdb::{Entry, Error, Event, Kind, ValuePart};
 
@@ -99,10 +101,10 @@ pub fn import(
         }
         ImportMode::Replace => {
             let mut locks = store.keyspace.locks();
-            locks.flush(store.keyspace.db_indices(), Freeing::Now);
+            flush_dbs(&mut locks, store.keyspace.db_indices(), Freeing::Now);
             for kind in CodeKind::ALL {
                 for (name, _) in store.keyspace.code().all().of(kind) {
-                    locks.edit_code().remove(kind, name);
+                    CodeEditor::lock(&mut locks).remove(kind, name);
                 }
             }
         }
@@ -147,7 +149,7 @@ pub fn import(
     }
     let before = store.keys();
     // What had expired when a file was written stays so, whatever the clock says.
-    store.keyspace.locks().expire_due(crate::clock::unix_ms().max(written_ms));
+    expire_due(&mut store.keyspace.locks(), crate::clock::unix_ms().max(written_ms));
     report.keys = store.keys();
     report.expired = before - report.keys;
     store.replace(total, &mut progress)?;
@@ -267,7 +269,7 @@ impl Import<'_> {
                 self.remark(locks, path, offset, &name, &value)?;
             }
             Event::Function(source) => match library_name(&source) {
-                Ok(name) => locks.edit_code().put(CodeKind::Library, &name, source),
+                Ok(name) => CodeEditor::lock(locks).put(CodeKind::Library, &name, source),
                 Err(what) => self.leave_out(path, offset, "function library", &what)?,
             },
             Event::ModuleAux { name } => {
@@ -368,7 +370,7 @@ impl Import<'_> {
         match values::Remark::read(name, text) {
             Ok(values::Remark::Item(note)) => self.note = note,
             Ok(values::Remark::Script(NamedScript { name, source })) => {
-                locks.edit_code().put(CodeKind::Script, name, source);
+                CodeEditor::lock(locks).put(CodeKind::Script, name, source);
             }
             Ok(values::Remark::Written { ms }) => {
                 self.written_ms = self.written_ms.max(ms.min(self.written_ms_max));

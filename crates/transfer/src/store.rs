@@ -13,7 +13,9 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tierce_cask::disk::{Disk, DiskLock, OsDisk, OverlayDisk};
 use tierce_cask::{Wal, WalOptions};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind};
-use tierce_keyspace::{CodeKind, Entry, Keyspace, Options, Removal, VALUE_LEN_MAX};
+use tierce_keyspace::{
+    CodeEditor, CodeKind, Entry, Keyspace, Options, Removal, VALUE_LEN_MAX, try_scan,
+};
 
 use super::error::TransferError;
 use super::progress::{Progress, Stage};
@@ -158,7 +160,8 @@ impl Store {
             loop {
                 let mut names = Vec::new();
                 let name = |entry: &Entry| names.push(entry.key().to_vec());
-                cursor = from.try_scan(db, cursor, KEYS_AT_ONCE, STOPPED_MS, name).expect("alone");
+                cursor =
+                    try_scan(&mut from, db, cursor, KEYS_AT_ONCE, STOPPED_MS, name).expect("alone");
                 for name in names {
                     let key = other.key(&name);
                     let entry = from.db(db, key.hash(), STOPPED_MS).take(key, Removal::Moved);
@@ -173,7 +176,7 @@ impl Store {
         }
         for kind in CodeKind::ALL {
             for (name, source) in other.code().all().of(kind) {
-                to.edit_code().put(kind, name, Arc::clone(source));
+                CodeEditor::lock(&mut to).put(kind, name, Arc::clone(source));
             }
         }
         Ok(())

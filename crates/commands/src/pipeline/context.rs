@@ -242,7 +242,7 @@ impl<'k> Context<'_, 'k> {
             self.remember_reads()?;
         }
         #[cfg(debug_assertions)]
-        self.guard.locks.begin_naming();
+        tierce_keyspace::begin_naming(self.guard.locks);
         let done = (self.bodies.ways(self.command).enter)(self);
         #[cfg(debug_assertions)]
         self.check_naming(done.is_ok());
@@ -252,7 +252,7 @@ impl<'k> Context<'_, 'k> {
     /// A command that changes a key says what it has done.
     #[cfg(debug_assertions)]
     fn check_naming(&mut self, is_done: bool) {
-        let unnamed = self.guard.locks.end_naming().filter(|_| is_done);
+        let unnamed = tierce_keyspace::end_naming(self.guard.locks).filter(|_| is_done);
         // DEBUG makes and breaks keys outside the normal path.
         if let Some((_, key)) = unnamed.filter(|_| self.command.spec.name != "debug") {
             let key = key.escape_ascii();

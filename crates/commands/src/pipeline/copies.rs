@@ -1,7 +1,7 @@
 //! Commands that take long to compute from values, without holding their shards.
 //!
 //! On a thread for long commands, [`Context::compute`] and [`Context::read`] copy the values in short turns
-//! ([`Keyspace::copy_value`](tierce_keyspace::Keyspace::copy_value)), and compute from the copies while the shards
+//! ([`ValueCopy::make`]), and compute from the copies while the shards
 //! are free. A command that writes then locks its keys and verifies that no source has changed. If one has, it
 //! begins again; after [`TRIES`] it holds its keys from the beginning to the end. If a gate has closed meanwhile,
 //! such as by CLIENT PAUSE, it is judged and run again.
@@ -100,7 +100,7 @@ impl<'a, 'k> Context<'a, 'k> {
         let mut finish = Some(finish);
         if let Some(_room) = self.room_for_copies(array::from_ref(&source), 0)? {
             for _ in 0..TRIES {
-                let Some(copy) = keyspace.copy_value(index, source, now_ms, touch)? else {
+                let Some(copy) = ValueCopy::make(keyspace, index, source, now_ms, touch)? else {
                     continue;
                 };
                 let made = make(load(copy.value().as_ref())?, &mut self.guard)?;
@@ -143,7 +143,8 @@ impl<'a, 'k> Context<'a, 'k> {
         let mut finish = Some(finish);
         if let Some(_room) = self.room_for_copies(array::from_ref(&source), WORK_MIN)? {
             for _ in 0..TRIES {
-                let Some(copy) = kernel.keyspace.copy_value(index, source, now_ms, touch)? else {
+                let Some(copy) = ValueCopy::make(&kernel.keyspace, index, source, now_ms, touch)?
+                else {
                     continue;
                 };
                 let done = self.holding(|ctx| {
@@ -273,14 +274,14 @@ impl<'a, 'k> Context<'a, 'k> {
         if work < work_min || sizes.elements > copying_max {
             return Ok(None);
         }
-        Ok(self.kernel.engine.keyspace.room_for_copies(bytes as u64))
+        Ok(CopyRoom::take(&self.kernel.engine.keyspace, bytes as u64))
     }
 
     /// `None` if one of the values changed while it was copied.
     fn copies(&mut self, sources: &[Key<'_>]) -> Result<Option<Vec<ValueCopy>>, CommandError> {
         let (keyspace, db, now_ms) = (&self.kernel.keyspace, self.caller.db, self.now_ms);
         let touch = self.caller.touch();
-        let copies = sources.iter().map(|key| keyspace.copy_value(db, *key, now_ms, touch));
+        let copies = sources.iter().map(|key| ValueCopy::make(keyspace, db, *key, now_ms, touch));
         Ok(copies.collect::<Result<_, _>>()?)
     }
 

@@ -37,7 +37,7 @@ impl PendingRead {
         // A worker does not wait for it. If another thread holds the shard for long, the request will be set aside and
         // fetch it again.
         if locks.try_reach(key.hash()) {
-            locks.db(self.db, key.hash(), now_ms).restore(key, self.location, value);
+            value.restore(&mut locks.db(self.db, key.hash(), now_ms), key, self.location);
         }
     }
 }
@@ -131,7 +131,7 @@ mod tests {
 
     use tierce_cask::disk::SimDisk;
     use tierce_cask::{ColdOptions, ColdStore, Durable, Origin};
-    use tierce_keyspace::{Expiry, Keyspace, Options, SpillBatch};
+    use tierce_keyspace::{Expiry, Keyspace, Options, SpillBatch, gather_cold, leave_to_disk};
 
     use super::*;
 
@@ -157,10 +157,10 @@ mod tests {
         }
         let mut batch = SpillBatch::default();
         // Each looks at one shard.
-        (0..10).for_each(|_| _ = locks.gather_cold(&mut batch, NOW_MS));
+        (0..10).for_each(|_| _ = gather_cold(&mut locks, &mut batch, NOW_MS));
         let store = keyspace.cold_store().expect("it was set");
         let places = store.write(batch.values(), Durable::Yes, Origin::Memory).expect("a disk");
-        locks.spill(&batch, &places, NOW_MS);
+        leave_to_disk(&mut locks, &batch, &places, NOW_MS);
         let mut reads = Vec::new();
         for name in &names {
             let added = add_key(&mut locks, DB, name.as_bytes(), NOW_MS, &mut reads);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tierce_keyspace::{
     Busy, CodeEditor, Db, DbIndex, Entry, Error, Freeing, Key, KeyHash, Keyspace, ShardLocks,
-    Touch, Value, ValueType, Waiter, Watch,
+    Touch, Value, ValueType, Waiter, Watch, adopt_broadcast, deliver_events, remember_reader,
+    swap_dbs, try_flush_dbs, try_for_each_entry, try_random_key, try_scan, unwatch, wait_for_keys,
+    watch_key,
 };
 
 /// Databases, in the shards that a command has declared. It cannot lock, unlock or wait for any: that is
@@ -86,7 +88,7 @@ impl<'a, 'k> Guard<'a, 'k> {
         self.locks.values(db, keys, now_ms, fits)
     }
 
-    /// Registers a client that waits for keys; see [`ShardLocks::wait`].
+    /// Registers a client that waits for keys; see [`wait_for_keys`].
     pub fn wait(
         &mut self,
         db: DbIndex,
@@ -94,25 +96,25 @@ impl<'a, 'k> Guard<'a, 'k> {
         wake_on_delete: bool,
         about: impl std::any::Any + Send + Sync,
     ) -> Arc<Waiter> {
-        self.locks.wait(db, keys, wake_on_delete, about)
+        wait_for_keys(self.locks, db, keys, wake_on_delete, about)
     }
 
-    /// Adds a key to a watch; see [`ShardLocks::watch`].
+    /// Adds a key to a watch; see [`watch_key`].
     pub fn watch(&mut self, watch: &mut Watch, db: DbIndex, key: Key<'_>, now_ms: i64) {
         #[cfg(debug_assertions)]
         self.declared.check(self.locks.keyspace(), key.hash());
-        self.locks.watch(watch, db, key, now_ms);
+        watch_key(self.locks, watch, db, key, now_ms);
     }
 
-    /// Remembers that a client reads a key; see [`ShardLocks::remember_reader`].
+    /// Remembers that a client reads a key; see [`remember_reader`].
     pub fn remember_reader(&mut self, db: DbIndex, key: Key<'_>, reader: u64, now_ms: i64) {
-        self.locks.remember_reader(db, key, reader, now_ms);
+        remember_reader(self.locks, db, key, reader, now_ms);
     }
 
     /// Has changes that follow told to clients that have begun to track keys; see
-    /// [`ShardLocks::adopt_broadcast`].
+    /// [`adopt_broadcast`].
     pub fn adopt_broadcast(&mut self) {
-        self.locks.adopt_broadcast();
+        adopt_broadcast(self.locks);
     }
 
     /// Another database is selected in the stream of a primary; see [`ShardLocks::select_in_lead`].
@@ -120,14 +122,14 @@ impl<'a, 'k> Guard<'a, 'k> {
         self.locks.select_in_lead(db);
     }
 
-    /// Ends a watch; see [`ShardLocks::unwatch`].
+    /// Ends a watch; see [`unwatch`].
     pub fn unwatch(&mut self, watch: Watch) {
-        self.locks.unwatch(watch);
+        unwatch(self.locks, watch);
     }
 
-    /// Delivers the events of what was done so far, ahead of a message; see [`ShardLocks::deliver_events`].
+    /// Delivers the events of what was done so far, ahead of a message; see [`deliver_events`].
     pub fn deliver_events(&mut self) {
-        self.locks.deliver_events(usize::MAX);
+        deliver_events(self.locks, usize::MAX);
     }
 
     /// Whether the operations that follow count as uses of the keys they read or write.
@@ -138,7 +140,7 @@ impl<'a, 'k> Guard<'a, 'k> {
 
 /// For those whose scope is [`Stepwise`](crate::command::Scope::Stepwise) or all shards.
 impl Guard<'_, '_> {
-    /// Visits all keys of a database; see [`ShardLocks::try_for_each`].
+    /// Visits all keys of a database; see [`try_for_each_entry`].
     ///
     /// # Errors
     /// [`Busy`] at a shard that another thread holds for long.
@@ -149,10 +151,10 @@ impl Guard<'_, '_> {
         visit: impl FnMut(&Entry),
     ) -> Result<(), Busy> {
         self.check_all();
-        self.locks.try_for_each(db, now_ms, visit)
+        try_for_each_entry(self.locks, db, now_ms, visit)
     }
 
-    /// Visits some keys of a database; see [`ShardLocks::try_scan`].
+    /// Visits some keys of a database; see [`try_scan`].
     ///
     /// # Errors
     /// As [`Guard::for_each`].
@@ -165,10 +167,10 @@ impl Guard<'_, '_> {
         visit: impl FnMut(&Entry),
     ) -> Result<u64, Busy> {
         self.check_all();
-        self.locks.try_scan(db, cursor, count, now_ms, visit)
+        try_scan(self.locks, db, cursor, count, now_ms, visit)
     }
 
-    /// Any key of a database; see [`ShardLocks::try_random_key`].
+    /// Any key of a database; see [`try_random_key`].
     ///
     /// # Errors
     /// As [`Guard::for_each`].
@@ -179,10 +181,10 @@ impl Guard<'_, '_> {
         now_ms: i64,
     ) -> Result<Option<Vec<u8>>, Busy> {
         self.check_all();
-        self.locks.try_random_key(db, random, now_ms)
+        try_random_key(self.locks, db, random, now_ms)
     }
 
-    /// Removes all keys of some databases; see [`ShardLocks::try_flush`].
+    /// Removes all keys of some databases; see [`try_flush_dbs`].
     ///
     /// # Errors
     /// As [`Guard::for_each`], and those of `judge`.
@@ -193,13 +195,13 @@ impl Guard<'_, '_> {
         judge: impl FnOnce() -> Result<(), E>,
     ) -> Result<u64, E> {
         self.check_all();
-        self.locks.try_flush(dbs, freeing, judge)
+        try_flush_dbs(self.locks, dbs, freeing, judge)
     }
 
-    /// Exchanges two databases; see [`ShardLocks::swap`].
+    /// Exchanges two databases; see [`swap_dbs`].
     pub fn swap(&mut self, a: DbIndex, b: DbIndex, now_ms: i64) {
         self.check_all();
-        self.locks.swap(a, b, now_ms);
+        swap_dbs(self.locks, a, b, now_ms);
     }
 
     /// Changes libraries of functions or scripts by name, with all shards locked.
@@ -212,7 +214,7 @@ impl Guard<'_, '_> {
         change: impl FnOnce(&mut CodeEditor<'_, '_>) -> R,
     ) -> Result<R, E> {
         self.check_all();
-        let mut editor = self.locks.try_edit_code()?;
+        let mut editor = CodeEditor::try_lock(self.locks)?;
         judge()?;
         Ok(change(&mut editor))
     }

@@ -3,7 +3,10 @@
 use std::slice;
 use std::sync::Arc;
 
-use tierce_keyspace::{KeyHash, Returned, ShardLocks, WaitKey, Waiter};
+use tierce_keyspace::{
+    KeyHash, Returned, ShardLocks, WaitKey, Waiter, claim_waiter, forget_waiter,
+    forget_waiter_later, leave_unserved,
+};
 use tierce_output::Output;
 
 use super::blocking::{Blocked, ENDED_BY_ROLE, answer_in_vain, blocked_of};
@@ -112,7 +115,7 @@ impl<'k> Serving<'k, '_> {
                     !is_read_up && !blocked.needs_any(&busy_shards)
                 })
             };
-            let Some(waiter) = locks.claim_waiter(key, after, self.now_ms, may_find) else {
+            let Some(waiter) = claim_waiter(locks, key, after, self.now_ms, may_find) else {
                 return;
             };
             after = Some(waiter.sequence());
@@ -162,7 +165,7 @@ impl<'k> Serving<'k, '_> {
     /// is tried again.
     fn leave_for_later(&self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
         match locks.is_of_worker() {
-            true => locks.leave_unserved(key.clone()),
+            true => leave_unserved(locks, key.clone()),
             false => self.kernel.offload.put_off(Work::Serve(key.clone()), RETRY_SHARD_AFTER),
         }
     }
@@ -200,7 +203,7 @@ impl<'k> Serving<'k, '_> {
             let outcome = self.attempt(locks, blocked, caller);
             if matches!(outcome, Outcome::Served | Outcome::Refused) {
                 waiter.state.done();
-                locks.forget_waiter(waiter);
+                forget_waiter(locks, waiter);
                 let reply = Answered::With(self.output.take());
                 // So that it does not stay as large as the largest reply.
                 self.output.reset();
@@ -225,8 +228,8 @@ impl<'k> Serving<'k, '_> {
                     Returned::CheckAgain => is_noted = true,
                     Returned::Answer(reason) => {
                         match self.at_once {
-                            true => self.kernel.keyspace.forget_waiter_later(waiter),
-                            false => locks.forget_waiter(waiter),
+                            true => forget_waiter_later(&self.kernel.keyspace, waiter),
+                            false => forget_waiter(locks, waiter),
                         }
                         let command = caller.client.last_command();
                         let (to, proto) = (&blocked.to, blocked.proto);

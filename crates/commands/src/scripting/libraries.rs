@@ -468,7 +468,7 @@ mod tests {
             if undoes {
                 all.locks().begin_undo();
             }
-            let mut code = all.locks().edit_code();
+            let mut code = CodeEditor::lock(all.locks());
             match random.u64_below(8) {
                 0 => {
                     libraries.clear(&host, &mut code);
@@ -523,7 +523,7 @@ mod tests {
     fn code_that_came_in_another_way_is_run_once() {
         let (libraries, host) = (Libraries::default(), TestHost::new());
         let put = |name: &[u8], source: &[u8]| {
-            host.keyspace.locks().edit_code().put(CodeKind::Library, name, source);
+            CodeEditor::lock(&mut host.keyspace.locks()).put(CodeKind::Library, name, source);
         };
         put(b"a", b"f g");
         put(b"b", b"h");
@@ -543,7 +543,11 @@ mod tests {
     #[test]
     fn inside_of_a_program_no_code_is_run() {
         let (libraries, host) = (Libraries::default(), TestHost::new());
-        host.keyspace.locks().edit_code().put(CodeKind::Library, b"a", b"f g".as_slice());
+        CodeEditor::lock(&mut host.keyspace.locks()).put(
+            CodeKind::Library,
+            b"a",
+            b"f g".as_slice(),
+        );
         host.can_run.set(false);
         assert_eq!(libraries.counts(&host), (0, 0));
         libraries.memory_bytes(&host);
@@ -557,7 +561,7 @@ mod tests {
         let (libraries, host) = (Libraries::default(), TestHost::new());
         {
             let mut locks = host.keyspace.locks();
-            let mut code = locks.edit_code();
+            let mut code = CodeEditor::lock(&mut locks);
             for (name, source) in [(&b"a"[..], &b"f"[..]), (b"b", b"bad"), (b"c", b"g f")] {
                 code.put(CodeKind::Library, name, source);
             }
@@ -566,7 +570,7 @@ mod tests {
         let told = ["b: ERR bad", "c: another library has f as well"];
         assert_eq!(*host.told.borrow(), told);
         let mut locks = host.keyspace.locks();
-        assert!(libraries.remove(&host, &mut locks.edit_code(), b"b"));
+        assert!(libraries.remove(&host, &mut CodeEditor::lock(&mut locks), b"b"));
         drop(locks);
         assert_eq!(libraries.counts(&host), (2, 1));
         assert!(host.stored().iter().any(|(name, code)| name == "c" && code == "g f"));

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tierce_keyspace::log::StreamEdit;
-use tierce_keyspace::{CodeKind, CollectionPart, Entry, IntText, Keyspace, SavedValue};
+use tierce_keyspace::{
+    CodeKind, CollectionPart, Entry, IntText, Keyspace, SavedValue, for_each_entry,
+};
 
 /// The parts of the data that a copy shares. Each has all that the ones before it have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +31,7 @@ impl Data {
         let mut all = BTreeMap::new();
         let mut locks = keyspace.locks();
         for db in keyspace.db_indices().filter(|db| !keyspace.is_empty(*db)) {
-            locks.for_each(db, i64::MIN, |entry| {
+            for_each_entry(&mut locks, db, i64::MIN, |entry| {
                 let name = format!("{} {}", db.get(), entry.key().escape_ascii());
                 all.insert(name, facts(entry));
             });

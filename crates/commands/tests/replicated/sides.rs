@@ -12,7 +12,7 @@ use tierce_config::{Config, LogLevel, Settings};
 use tierce_engine::{Engine, durability::Durability, log::Log};
 use tierce_harness::{Connection, Launch, Reply, Server};
 use tierce_keyspace::log::{LogSink, RecordKind};
-use tierce_keyspace::{Keyspace, Options, STREAM_NAME_LEN};
+use tierce_keyspace::{Keyspace, Options, STREAM_NAME_LEN, expire_due, for_each_entry};
 use tierce_output::Output;
 use tierce_replication::translate::{self, Dialect, Translator};
 use tierce_wire::resp::OwnedArgs;
@@ -199,11 +199,11 @@ impl Primary {
     pub fn remove_expired(&mut self) {
         let keyspace = &self.store.kernel.keyspace;
         let mut locks = keyspace.locks();
-        locks.expire_due(self.store.now_ms);
+        expire_due(&mut locks, self.store.now_ms);
         for db in keyspace.db_indices() {
             let mut seen = |now_ms| {
                 let mut keys = 0;
-                locks.for_each(db, now_ms, |_| keys += 1);
+                for_each_entry(&mut locks, db, now_ms, |_| keys += 1);
                 keys
             };
             assert_eq!(seen(self.store.now_ms), seen(i64::MIN), "keys of database {}", db.get());

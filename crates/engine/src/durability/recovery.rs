@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tierce_cask::disk::{Disk, OsDisk};
 use tierce_cask::{ColdOptions, ColdStore, Wal, WalRecovery};
-use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Replay, ReplayError};
+use tierce_keyspace::{Keyspace, LostValues};
 
 use super::host::{Operator, Severity};
 use super::log_directory::{LogDirectory, LogOptions, cold_dir};
@@ -337,7 +337,7 @@ impl Losses<'_> {
         dir: &Path,
         mut flaws: Vec<tierce_cask::Error>,
     ) -> Result<(), RecoveryError> {
-        let lost = keyspace.lost_values(EXAMPLES_MAX);
+        let lost = LostValues::find(keyspace, EXAMPLES_MAX);
         let Self::Accept(operator) = self else {
             let (dir, error) = (dir.to_owned(), flaws.swap_remove(0));
             return Err(RecoveryError::Lost { dir, error, keys: lost.keys });

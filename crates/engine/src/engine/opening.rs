@@ -11,7 +11,7 @@ use tierce_cask::ColdLimits;
 use tierce_cask::disk::Disk;
 use tierce_config::{Config, DirectiveId, Settings, Startup};
 use tierce_keyspace::log::{LogSink, Replay};
-use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPlace};
+use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPlace, expire_due};
 
 use super::Engine;
 use crate::durability::{Durability, LogDirectory, LogOptions, RecoveryError, WalHandle};
@@ -230,7 +230,7 @@ impl Engine {
         }
         // The thread was there already, so nothing can fail.
         let _ = self.set_active_expiry(false);
-        self.keyspace.locks().expire_due(crate::clock::unix_ms());
+        expire_due(&mut self.keyspace.locks(), crate::clock::unix_ms());
     }
 
     /// Ends all threads and closes the log; everything is on the device then. Not for threads of the engine.

@@ -8,7 +8,10 @@
 
 use std::path::Path;
 
-use tierce_keyspace::{CodeKind, DbIndex, Freeing, ShardLocks, StreamPlace};
+use tierce_keyspace::{
+    CodeEditor, CodeKind, DbIndex, Freeing, ShardLocks, StreamPlace, flush_dbs, for_each_entry,
+    invalidate_at_once,
+};
 
 use super::Engine;
 use crate::persistence::{
@@ -112,7 +115,7 @@ impl Engine {
             verify(all.locks())?;
         }
         let replace = |locks: &mut ShardLocks<'_>| {
-            locks.invalidate_at_once(|locks| self.replace_locked(path, locks, is_empty))
+            invalidate_at_once(locks, |locks| self.replace_locked(path, locks, is_empty))
         };
         let loaded = match self.feed.is_followed() {
             true => replace(all.locks()),
@@ -166,10 +169,10 @@ impl Engine {
 
     /// Removes everything.
     fn empty(&self, locks: &mut ShardLocks<'_>) {
-        locks.flush(self.keyspace.db_indices(), Freeing::Now);
+        flush_dbs(locks, self.keyspace.db_indices(), Freeing::Now);
         for kind in CodeKind::ALL {
             for (name, _) in self.keyspace.code().all().of(kind) {
-                locks.edit_code().remove(kind, name);
+                CodeEditor::lock(locks).remove(kind, name);
             }
         }
     }
@@ -219,7 +222,7 @@ fn remove_all_but(locks: &mut ShardLocks<'_>, names: &Names, now_ms: i64) {
     let keyspace = locks.keyspace();
     for db in keyspace.db_indices() {
         let mut others = Vec::new();
-        locks.for_each(db, now_ms, |entry| {
+        for_each_entry(locks, db, now_ms, |entry| {
             let name = (db, entry.key().to_vec());
             if !names.keys.contains(&name) {
                 others.push(name.1);
@@ -233,7 +236,7 @@ fn remove_all_but(locks: &mut ShardLocks<'_>, names: &Names, now_ms: i64) {
     for kind in CodeKind::ALL {
         for (name, _) in keyspace.code().all().of(kind) {
             if !names.code.contains(&(kind, name.to_vec())) {
-                locks.edit_code().remove(kind, name);
+                CodeEditor::lock(locks).remove(kind, name);
             }
         }
     }

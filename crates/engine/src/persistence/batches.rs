@@ -13,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tierce_collections::Collection;
-use tierce_keyspace::{CodeKind, DbIndex, Expiry, ItemNote, KeyHash, Keyspace, ShardLocks};
+use tierce_keyspace::{
+    CodeEditor, CodeKind, DbIndex, Expiry, ItemNote, KeyHash, Keyspace, ShardLocks,
+};
 
 use super::error::LoadError;
 use crate::clock::BEFORE_ALL_MS;
@@ -227,7 +229,7 @@ impl Storer<'_, '_> {
         let content = std::mem::replace(&mut item.content, Content::Code(CodeKind::Library));
         let stored = match content {
             Content::Code(kind) => {
-                self.locks.edit_code().put(kind, name, value);
+                CodeEditor::lock(self.locks).put(kind, name, value);
                 return Ok(());
             }
             // In time: who reads the file decides what has expired. By the clock a key that was in time for the data of

@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tierce_cask::{ColdLimits, ColdStore, Durable, Origin};
-use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch};
+use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch, gather_cold, leave_to_disk};
 
 use super::Demand;
 use crate::durability::{Operator, Severity, WalHandle};
@@ -191,7 +191,7 @@ fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> usize {
         if keyspace.told_memory() <= target + batch.bytes() as u64 {
             break;
         }
-        let gathered = locks.gather_cold(batch, now_ms);
+        let gathered = gather_cold(&mut locks, batch, now_ms);
         let count = gathered.copied + gathered.forgotten;
         vain = if count == 0 { vain + 1 } else { 0 };
         found += count;
@@ -214,7 +214,7 @@ fn write(
     leave_room_for_log(work, store);
     let spilled = store.write(batch.values(), durable, origin).map(|places| {
         let now_ms = crate::clock::unix_ms();
-        work.keyspace.locks().spill(batch, &places, now_ms)
+        leave_to_disk(&mut work.keyspace.locks(), batch, &places, now_ms)
     });
     batch.clear(2 * BATCH_BYTES);
     spilled

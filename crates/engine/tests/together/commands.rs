@@ -3,8 +3,8 @@
 use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
 use tierce_collections::{Collection, Hash, List, Set, SetLimits, SortedSet, Stream};
 use tierce_keyspace::{
-    Condition, Db, Delivery, Editor, Error, Expiry, Freeing, Key, KeyHash, Keyspace, Missing,
-    Removal, ShardLocks,
+    CodeEditor, Condition, Db, Delivery, Editor, Error, Expiry, Freeing, Key, KeyHash, Keyspace,
+    Missing, Removal, ShardLocks, flush_dbs, swap_dbs,
 };
 
 use crate::together::history::{DbKey, Edit, End, Write, element, element_range, text};
@@ -60,14 +60,14 @@ pub fn run(
                 db.set(key, &text(*number), Expiry::Never).expect("a short value");
             }
         }
-        Write::Flush(db) => _ = locks.flush([index(*db)], Freeing::Now),
+        Write::Flush(db) => _ = flush_dbs(locks, [index(*db)], Freeing::Now),
         Write::Code { kind, name, source: Some(number) } => {
-            locks.edit_code().put(*kind, &code_name(*name), text(*number).as_bytes());
+            CodeEditor::lock(locks).put(*kind, &code_name(*name), text(*number).as_bytes());
         }
         Write::Code { kind, name, source: None } => {
-            locks.edit_code().remove(*kind, &code_name(*name));
+            CodeEditor::lock(locks).remove(*kind, &code_name(*name));
         }
-        Write::Swap(a, b) => locks.swap(index(*a), index(*b), now_ms),
+        Write::Swap(a, b) => swap_dbs(locks, index(*a), index(*b), now_ms),
     }
     Ok(())
 }

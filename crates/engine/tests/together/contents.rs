@@ -8,7 +8,7 @@ use tierce_collections::stream::StreamId;
 use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{
     CodeKind, CodeSet, CollectionPart, DbIndex, IntText, Keyspace, SavedCollection, SavedValue,
-    VersionFor,
+    VersionFor, for_each_entry,
 };
 
 use crate::together::history::DbKey;
@@ -20,7 +20,7 @@ pub fn read(keyspace: &Keyspace, now_ms: i64) -> Result<Contents, String> {
     for db in keyspace.db_indices() {
         let mut keys = Vec::new();
         let mut locks = keyspace.locks();
-        locks.for_each(db, now_ms, |entry| keys.push(entry.key().to_vec()));
+        for_each_entry(&mut locks, db, now_ms, |entry| keys.push(entry.key().to_vec()));
         for key in keys {
             let place = (db.get(), key[1] - b'0');
             if let Some(entry) = read_key(keyspace, db, &key, now_ms)? {

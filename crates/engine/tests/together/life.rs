@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use tierce_cask::{ColdStore, Durable, Origin};
 use tierce_collections::Hash;
 use tierce_engine::durability::{Next, WalManager};
-use tierce_keyspace::{Cleaning, Eviction, Keyspace, Policy, SpillBatch};
+use tierce_keyspace::{
+    Cleaning, Eviction, Keyspace, Policy, SpillBatch, evict, expire_due, gather_cold, leave_to_disk,
+};
 
 use crate::together::commands::{self, name};
 use crate::together::contents::{self, difference};
@@ -111,7 +113,7 @@ impl<'k, 'w> Life<'k, 'w> {
             Step::Write(write) => self.write(write),
             Step::Read(place) => self.check_key(*place)?,
             Step::Wait(ms) => self.world.now_ms += ms,
-            Step::Expire => self.keyspace.locks().expire_due(now_ms),
+            Step::Expire => expire_due(&mut self.keyspace.locks(), now_ms),
             Step::Evict => self.evict(),
             Step::Sync => {
                 if self.started.wal_handle.sync().is_ok() && self.is_sound() {
@@ -131,7 +133,7 @@ impl<'k, 'w> Life<'k, 'w> {
             Step::Gather(rounds) => {
                 let mut locks = self.keyspace.locks();
                 for _ in 0..*rounds {
-                    locks.gather_cold(&mut self.batch, now_ms);
+                    gather_cold(&mut locks, &mut self.batch, now_ms);
                 }
             }
             Step::Spill => _ = self.spill(),
@@ -204,7 +206,7 @@ impl<'k, 'w> Life<'k, 'w> {
             && matches!(db.collection::<Hash>(key), Ok(Some(hash)) if hash.live_len(now_ms) == 0);
         drop(locks);
         if is_emptied {
-            self.keyspace.locks().expire_due(now_ms);
+            expire_due(&mut self.keyspace.locks(), now_ms);
         }
     }
 
@@ -216,7 +218,7 @@ impl<'k, 'w> Life<'k, 'w> {
         let eviction =
             Eviction { limit_bytes: 1, policy: Policy::AllkeysRandom, ..Eviction::default() };
         self.keyspace.set_eviction(&eviction);
-        self.keyspace.locks().evict(self.world.now_ms, 1);
+        evict(&mut self.keyspace.locks(), self.world.now_ms, 1);
         self.keyspace.set_eviction(&Eviction::default());
         for place in self.started.evictions.take() {
             self.world.past.change(|contents| contents.remove(&place));
@@ -270,7 +272,7 @@ impl<'k, 'w> Life<'k, 'w> {
         let durable = if self.started.wal_handle.may_refer() { Durable::Yes } else { Durable::No };
         let written = self.store().write(self.batch.values(), durable, Origin::Memory);
         if let Ok(places) = &written {
-            self.keyspace.locks().spill(&self.batch, places, self.world.now_ms);
+            leave_to_disk(&mut self.keyspace.locks(), &self.batch, places, self.world.now_ms);
         }
         self.batch.clear(0);
         written.is_ok()

@@ -17,7 +17,7 @@ use tierce_engine::durability::{
 };
 use tierce_engine::loading::Loading;
 use tierce_keyspace::log::LogSink;
-use tierce_keyspace::{DbIndex, Error, Expiry, Keyspace, Missing, Options};
+use tierce_keyspace::{DbIndex, Error, Expiry, Keyspace, Missing, Options, for_each_entry};
 
 pub const DIR: &str = "/data";
 const NOW_MS: i64 = 1_000_000;
@@ -87,7 +87,7 @@ pub fn start(disk: Arc<dyn Disk>) -> Result<(Arc<Keyspace>, Arc<WalHandle>), Rec
 pub fn contents(keyspace: &Keyspace) -> State {
     let mut names = Vec::new();
     let add = |entry: &tierce_keyspace::Entry| names.push(entry.key().to_vec());
-    keyspace.locks().for_each(DbIndex::ZERO, NOW_MS, add);
+    for_each_entry(&mut keyspace.locks(), DbIndex::ZERO, NOW_MS, add);
     let elements = |name: &Vec<u8>| {
         let (key, mut locks) = (keyspace.key(name), keyspace.locks());
         let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);

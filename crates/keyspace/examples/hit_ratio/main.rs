@@ -18,7 +18,7 @@
 mod textbook;
 mod workload;
 
-use tierce_keyspace::{DbIndex, Eviction, Expiry, Keyspace, Options, Policy};
+use tierce_keyspace::{DbIndex, Eviction, Expiry, Keyspace, Options, Policy, evict};
 
 use textbook::{Lru, S3Fifo, Sieve};
 use workload::{WORKLOADS, Workload};
@@ -92,7 +92,7 @@ impl Engine {
             return true;
         }
         while self.keyspace.is_short_of_memory() {
-            locks.evict(now_ms, 1);
+            evict(&mut locks, now_ms, 1);
         }
         let mut db = locks.db(DbIndex::ZERO, key.hash(), now_ms);
         db.set(key, &[b'v'; 16], Expiry::Never).expect("a short key and value");

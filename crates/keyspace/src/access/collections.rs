@@ -77,7 +77,7 @@ impl Db<'_> {
             return Err(Error::WrongType.into());
         };
         let before = CollectionAccounting::of(&*value);
-        let mut recording = at.pending().map(|pending| pending.record_edits(at.db, key.bytes()));
+        let mut recording = at.batch().map(|batch| batch.record_edits(at.db, key.bytes()));
         let mut undoing = at.undo().and_then(|undo| undo.record_edits(at.db, key, &*value));
         let inverse = undoing.as_mut().map(EditRecording::edits);
         let (edits, limits) = (recording.as_deref_mut(), &at.keyspace.limits);
@@ -215,9 +215,9 @@ impl Db<'_> {
                 if !is_empty {
                     let change = before.cold.change(entry, Change::Edited);
                     if change == Change::Edited
-                        && let Some(pending) = at.pending()
+                        && let Some(batch) = at.batch()
                     {
-                        let mut recording = pending.record_edits(at.db, key.bytes());
+                        let mut recording = batch.record_edits(at.db, key.bytes());
                         recording.extend_from_slice(edits);
                         recording.keep();
                     }

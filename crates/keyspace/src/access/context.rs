@@ -11,7 +11,7 @@ use crate::access::shard::Observers;
 use crate::access::undo::UndoLog;
 use crate::change::event::{Event, Origin};
 use crate::change::interest::Interest;
-use crate::change::log::pending::Pending;
+use crate::change::log::batch::Batch;
 use crate::change::version::stripe;
 use crate::change::{Change, Removal};
 use crate::data::db_counters::DbCounters;
@@ -79,8 +79,8 @@ impl<'a> Context<'a> {
 
     /// Where operations for the log are collected, if there is a log.
     #[inline]
-    pub(crate) fn pending(&self) -> Option<&'a Pending<'a>> {
-        self.thread.effects.pending.as_ref()
+    pub(crate) fn batch(&self) -> Option<&'a Batch<'a>> {
+        self.thread.effects.batch.as_ref()
     }
 
     /// What an entry keeps of the time of a use.
@@ -176,8 +176,8 @@ impl<'a> Context<'a> {
         if interest.includes(Interest::INVALIDATES) {
             self.invalidate(interest, hash, entry.key(), self.effects.origin());
         }
-        if let Some(pending) = self.pending() {
-            pending.push_change(self.db, entry, change);
+        if let Some(batch) = self.batch() {
+            batch.record_change(self.db, entry, change);
         }
     }
 
@@ -230,10 +230,10 @@ impl<'a> Context<'a> {
             };
             self.invalidate(interest, self.keyspace.hash(entry.key()), entry.key(), origin);
         }
-        match self.pending() {
+        match self.batch() {
             Some(_) if why.is_expiry() && planted::is(Fault::ExpiryIsNotLogged) => {}
-            Some(pending) if why.is_expiry() => pending.push_expired(self.db, entry),
-            Some(pending) => pending.push_change(self.db, entry, Change::Removed(why)),
+            Some(batch) if why.is_expiry() => batch.record_expired(self.db, entry),
+            Some(batch) => batch.record_change(self.db, entry, Change::Removed(why)),
             None => {}
         }
         match why {

@@ -8,13 +8,21 @@
 
 use std::ptr::NonNull;
 
+use tierce_cask::ColdLocation;
+
 use crate::access::accounting::{Accounting, CollectionAccounting};
+use crate::access::cold::{account_cold, fetch};
 use crate::access::context::Context;
+use crate::access::expire::account_deadline;
+use crate::access::hash_deadlines::account_fields;
+use crate::access::saving::{save_before_change, save_moved};
 use crate::access::shard::Shard;
-use crate::change::event::Event;
+use crate::access::undo::cover;
+use crate::change::event::{Event, EventClasses};
+use crate::change::interest::Interest;
 use crate::change::{Change, Removal};
 use crate::data::entry::{Attributes, Entry};
-use crate::data::expiry::{DeadlineSet, Ttl};
+use crate::data::expiry::{DeadlineSet, Expiry, Ttl};
 use crate::data::key::{KEY_LEN_MAX, Key, KeyHash};
 use crate::data::shard_db::ShardDb;
 use crate::data::stamp::Stamp;
@@ -137,8 +145,14 @@ impl<'a> Db<'a> {
         self.peek(key).map(Entry::encoding)
     }
 
+    /// Where the value of a key is, if it is on disk only.
+    #[inline]
+    pub fn spilled_at(&mut self, key: Key<'_>) -> Option<ColdLocation> {
+        self.find(key)?.spilled().map(|spilled| spilled.location)
+    }
+
     /// Seconds since a key was last used: exact up to three hours, then within 512 seconds, and at most 180 days; see
-    /// [`ShardLocks::age_uses`](crate::ShardLocks::age_uses). `None` under a policy that counts frequencies.
+    /// [`age_uses`](crate::age_uses). `None` under a policy that counts frequencies.
     pub fn idle_seconds(&mut self, key: Key<'_>) -> Option<u64> {
         let now_ms = self.at.now_ms;
         self.peek(key).map(|entry| entry.access().stamp.idle_seconds(now_ms).into())
@@ -158,7 +172,7 @@ impl<'a> Db<'a> {
         if at.tracking == Tracking::Frequency {
             return;
         }
-        self.cover(key);
+        cover(self, key);
         if let Some(entry) = self.find(key) {
             entry.touch(Stamp::of_idle(seconds, at.now_ms));
         }
@@ -171,7 +185,7 @@ impl<'a> Db<'a> {
         if at.tracking != Tracking::Frequency {
             return;
         }
-        self.cover(key);
+        cover(self, key);
         if let Some(entry) = self.find(key) {
             entry.set_access(Frequency::with_counter(counter, &tuning, at.now_ms).to_access());
         }
@@ -231,7 +245,7 @@ impl<'a> Db<'a> {
     /// [`Removal::Moved`] has to be put under another key at once.
     pub fn take(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
         if why == Removal::Moved {
-            self.cover(key);
+            cover(self, key);
         }
         let entry = self.unlink(key, why)?;
         if why == Removal::Moved
@@ -274,7 +288,7 @@ impl<'a> Db<'a> {
         }
         let mut entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
         if let Some(id) = entry.snapshot_id() {
-            self.at.keyspace.save_moved(id, self.at.db, &mut entry);
+            save_moved(self.at.keyspace, id, self.at.db, &mut entry);
         }
         let mut entry = Some(entry);
         let swap = |present: &mut Entry| {
@@ -319,7 +333,7 @@ impl<'a> Db<'a> {
         // SAFETY: as in `find`; where `self` is used again, this reference is not.
         let entry = unsafe { found.as_mut() };
         if entry.is_spilled() {
-            return self.fetch(key);
+            return fetch(self, key);
         }
         Ok(Some(entry))
     }
@@ -349,7 +363,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub(crate) fn find_to_change(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         self.before_change(key.hash());
-        self.cover(key);
+        cover(self, key);
         self.find(key)
     }
 
@@ -357,7 +371,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub(crate) fn find_value_to_change(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
         self.before_change(key.hash());
-        self.cover(key);
+        cover(self, key);
         self.find_value(key)
     }
 
@@ -366,7 +380,7 @@ impl<'a> Db<'a> {
     pub(crate) fn before_change(&mut self, hash: KeyHash) {
         if self.shard.snapshot.is_some() {
             let hasher = &self.at.keyspace.hasher;
-            self.shard.save_before_change(self.at.db, hasher.table_hash(hash), hasher);
+            save_before_change(self.shard, self.at.db, hasher.table_hash(hash), hasher);
         }
     }
 
@@ -391,7 +405,7 @@ impl<'a> Db<'a> {
     #[cold]
     fn read_spilled(&mut self, key: Key<'_>) -> Result<Option<&Entry>> {
         let at = self.at;
-        let found = self.fetch(key)?;
+        let found = fetch(self, key)?;
         at.count_read(key, found.is_some());
         let Some(entry) = found else { return Ok(None) };
         at.used(entry);
@@ -416,7 +430,7 @@ impl<'a> Db<'a> {
     /// Changes what the entry of a key carries beside its value, which is no mutation; the caller logs
     /// what of it the log has to know. `false` if there is no such key.
     pub(crate) fn annotate(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Attributes)) -> bool {
-        self.cover(key);
+        cover(self, key);
         let Some(entry) = self.find(key) else { return false };
         let mut attributes = entry.attributes();
         edit(&mut attributes);
@@ -462,6 +476,53 @@ impl<'a> Db<'a> {
         if let Some(entry) = not_needed {
             keyspace.free(entry);
         }
+    }
+
+    /// Names what has just been done to a key, for listeners.
+    #[inline]
+    pub fn event(&self, event: Event, key: Key<'_>) {
+        #[cfg(debug_assertions)]
+        self.at.effects.naming.named(self.at.db, key.bytes());
+        self.at.event(event, key.bytes());
+    }
+
+    /// Names that a string was stored with this expiry. One whose deadline has come already leaves no key behind,
+    /// as if that had come right afterwards.
+    #[inline]
+    pub fn event_of_store(&self, key: Key<'_>, expiry: Expiry) {
+        self.event(Event::Set, key);
+        if let Expiry::At(deadline_ms) = expiry {
+            self.event(Event::Expire, key);
+            if deadline_ms <= self.now_ms() {
+                self.at.event_of_itself(Event::Expired, key.bytes());
+            }
+        }
+    }
+
+    /// Names what became of a key that was given a deadline.
+    pub fn event_of_deadline(&self, key: Key<'_>, set: DeadlineSet) {
+        match set {
+            DeadlineSet::Absent => {}
+            DeadlineSet::Done => self.event(Event::Expire, key),
+            DeadlineSet::Deleted => self.event(Event::Del, key),
+        }
+    }
+
+    /// The same for an edit of a collection, which may have removed its last element: then [`Event::Del`]
+    /// follows.
+    #[inline]
+    pub fn event_of_edit(&mut self, event: Event, key: Key<'_>) {
+        self.event(event, key);
+        let generic = Interest::of_classes(EventClasses::GENERIC);
+        if self.at.effects.interest().includes(generic) && self.peek(key).is_none() {
+            self.at.event(Event::Del, key.bytes());
+        }
+    }
+
+    /// Counts as a change of a key for those who watch or cache it, whether or not anything has changed: so do some
+    /// commands of Redis.
+    pub fn touch_watchers(&self, key: Key<'_>) {
+        self.at.touch_observers(key);
     }
 
     pub(crate) fn check_key(&self, key: Key<'_>) -> Result<()> {
@@ -545,15 +606,15 @@ impl<'a> Db<'a> {
             self.account_bytes(before.bytes, after.bytes);
         }
         if before.deadline_ms != after.deadline_ms {
-            self.account_deadline(hash, before.deadline_ms, after.deadline_ms);
+            account_deadline(self, hash, before.deadline_ms, after.deadline_ms);
         }
         if before.fields_ms != after.fields_ms {
-            self.account_fields(hash, before.fields_ms, after.fields_ms);
+            account_fields(self, hash, before.fields_ms, after.fields_ms);
         }
         if before.cold != after.cold {
-            self.account_cold(before.cold, after.cold);
+            account_cold(self, before.cold, after.cold);
         }
-        self.at.keyspace.follow_size(self.at.stats);
+        self.at.stats.follow_size(&self.at.keyspace.pressure);
     }
 
     /// The same for an edit of a collection, which most often keeps to memory that it has. In line wherever it is
@@ -567,11 +628,11 @@ impl<'a> Db<'a> {
     ) {
         if before.bytes != after.bytes {
             self.account_bytes(before.bytes, after.bytes);
-            self.at.keyspace.follow_size(self.at.stats);
+            self.at.stats.follow_size(&self.at.keyspace.pressure);
         }
         if before.fields_ms != after.fields_ms {
-            self.account_fields(hash, before.fields_ms, after.fields_ms);
-            self.at.keyspace.follow_size(self.at.stats);
+            account_fields(self, hash, before.fields_ms, after.fields_ms);
+            self.at.stats.follow_size(&self.at.keyspace.pressure);
         }
     }
 

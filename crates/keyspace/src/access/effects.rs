@@ -6,7 +6,8 @@ use std::cell::OnceCell;
 use crate::access::keyspace::Keyspace;
 use crate::change::event::{Events, Origin};
 use crate::change::interest::Interest;
-use crate::change::log::pending::{Pending, PendingMark};
+use crate::change::log::batch::{Batch, BatchMark};
+use crate::change::log::sink::RecordKind;
 use crate::change::stream_place::{Due, StreamPlace};
 use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
@@ -21,7 +22,7 @@ pub(crate) struct Effects<'k> {
     interest: Interest,
     origin: Origin,
     /// Operations for the log, if there is one.
-    pub(crate) pending: Option<Pending<'k>>,
+    pub(crate) batch: Option<Batch<'k>>,
     /// The place in a stream that this leads to.
     pub(crate) due_place: Option<Due>,
     /// Made when there is something to tell: mostly there is nothing.
@@ -49,7 +50,7 @@ impl<'k> Effects<'k> {
         Self {
             interest,
             origin: Origin::SERVER,
-            pending: pending(keyspace, interest),
+            batch: batch(keyspace, interest),
             due_place: None,
             notices: OnceCell::new(),
             #[cfg(debug_assertions)]
@@ -117,17 +118,17 @@ impl<'k> Effects<'k> {
     pub(crate) fn leave_out_followers(&mut self) -> Unrecorded<'k> {
         let interest = self.interest;
         if interest.includes(Interest::DURABLE) {
-            return Unrecorded { interest, pending: None };
+            return Unrecorded { interest, batch: None };
         }
         self.interest.set(Interest::LOG, false);
-        Unrecorded { interest, pending: self.pending.take() }
+        Unrecorded { interest, batch: self.batch.take() }
     }
 
     /// Ends that.
     pub(crate) fn record_again(&mut self, before: Unrecorded<'k>) {
         self.interest = before.interest;
-        if before.pending.is_some() {
-            self.pending = before.pending;
+        if before.batch.is_some() {
+            self.batch = before.batch;
         }
     }
 
@@ -140,8 +141,8 @@ impl<'k> Effects<'k> {
     #[cold]
     fn adopt(&mut self, interest: Interest, keyspace: &'k Keyspace) {
         self.interest = interest;
-        if interest.includes(Interest::LOG) != self.pending.is_some() {
-            self.pending = pending(keyspace, interest);
+        if interest.includes(Interest::LOG) != self.batch.is_some() {
+            self.batch = batch(keyspace, interest);
         }
     }
 
@@ -158,7 +159,7 @@ impl<'k> Effects<'k> {
     #[inline(always)]
     pub(crate) fn commit(&mut self, keyspace: &Keyspace) -> bool {
         let has_logged = match self.due_place {
-            None => self.pending.as_mut().is_some_and(Pending::append),
+            None => self.batch.as_ref().is_some_and(Batch::append),
             Some(_) => self.commit_with_place(keyspace),
         };
         if let Some(notices) = self.noted() {
@@ -183,13 +184,13 @@ impl Notices {
 /// What was recorded before a part that is not.
 pub(crate) struct Unrecorded<'k> {
     interest: Interest,
-    pending: Option<Pending<'k>>,
+    batch: Option<Batch<'k>>,
 }
 
 /// How much was collected at a moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EffectsMark {
-    pending: PendingMark,
+    batch: BatchMark,
     ready: usize,
     touched: usize,
     events: usize,
@@ -199,8 +200,8 @@ pub(crate) struct EffectsMark {
 impl Effects<'_> {
     /// Where [`Effects::truncate`] goes back to.
     pub(crate) fn mark(&self) -> EffectsMark {
-        let pending = self.pending.as_ref().map_or_else(PendingMark::default, Pending::mark);
-        let mark = EffectsMark { pending, ready: 0, touched: 0, events: 0 };
+        let batch = self.batch.as_ref().map_or_else(BatchMark::default, Batch::mark);
+        let mark = EffectsMark { batch, ready: 0, touched: 0, events: 0 };
         let Some(notices) = self.notices.get() else { return mark };
         EffectsMark {
             ready: notices.ready.len(),
@@ -212,10 +213,10 @@ impl Effects<'_> {
 
     /// Forgets what was collected since then.
     pub(crate) fn truncate(&mut self, to: EffectsMark) {
-        if let Some(pending) = &self.pending
+        if let Some(batch) = &self.batch
             && !planted::is(Fault::UndoOfRecords)
         {
-            pending.truncate(to.pending);
+            batch.truncate(to.batch);
         }
         let Some(notices) = self.noted() else { return };
         if !planted::is(Fault::UndoOfReadyKeys) {
@@ -231,20 +232,23 @@ impl Effects<'_> {
 
     /// With `is_held`, nothing reaches the log on disk until the locks end or this is called without.
     pub(crate) fn hold(&self, is_held: bool) {
-        if let Some(pending) = &self.pending {
-            pending.hold(is_held);
+        if let Some(batch) = &self.batch {
+            batch.hold(is_held);
         }
     }
 
     /// Bytes that wait for the log on disk.
-    pub(crate) fn pending_len(&self) -> usize {
-        self.pending.as_ref().map_or(0, Pending::len)
+    pub(crate) fn unlogged_len(&self) -> usize {
+        self.batch.as_ref().map_or(0, Batch::len)
     }
 }
 
 #[inline]
-fn pending(keyspace: &Keyspace, interest: Interest) -> Option<Pending<'_>> {
-    keyspace.log().filter(|_| interest.includes(Interest::LOG)).map(Pending::new)
+fn batch(keyspace: &Keyspace, interest: Interest) -> Option<Batch<'_>> {
+    keyspace
+        .log()
+        .filter(|_| interest.includes(Interest::LOG))
+        .map(|log| Batch::new(log, RecordKind::Change))
 }
 
 impl Effects<'_> {
@@ -252,14 +256,14 @@ impl Effects<'_> {
     #[cold]
     pub(crate) fn commit_with_place(&mut self, keyspace: &Keyspace) -> bool {
         let Some(Due { mut place, is_forced, is_own }) = self.due_place else { return false };
-        let Some(pending) = &mut self.pending else {
+        let Some(batch) = &self.batch else {
             // It cannot be told from the log where the data are.
             self.due_place = None;
             *keyspace.stream_place.lock() = None;
             return false;
         };
-        if !is_forced && pending.is_unchanged() {
-            return pending.append();
+        if !is_forced && batch.is_unchanged() {
+            return batch.append();
         }
         self.due_place = None;
         let mut known = keyspace.stream_place.lock();
@@ -268,8 +272,8 @@ impl Effects<'_> {
             place = None;
         }
         *known = place;
-        pending.push_place(place.as_ref());
-        pending.append()
+        batch.record_place(place.as_ref());
+        batch.append()
     }
 
     /// Another database is selected at the place.

@@ -12,14 +12,13 @@
 
 use std::ptr::NonNull;
 
-use tierce_collections::{Form, Hash};
+use tierce_collections::Hash;
 
 use crate::access::accounting::{Accounting, ColdAccounting};
 use crate::access::context::Context;
 use crate::access::db::Db;
-use crate::access::keyspace::Keyspace;
 use crate::change::event::Event;
-use crate::change::log::pending::Recording;
+use crate::change::log::batch::Recording;
 use crate::change::{Change, Removal};
 use crate::codec::Writer;
 use crate::data::collections::CollectionType;
@@ -31,169 +30,126 @@ use crate::data::shard_db::ShardDb;
 /// Fields that are removed in one go: some microseconds.
 const FIELDS_PER_STEP: usize = 32;
 
-impl Entry {
-    /// When the next deadline of a field comes, if this is a hash; see
-    /// [`Hash::next_deadline_ms`](tierce_collections::Hash::next_deadline_ms).
-    #[inline]
-    pub(crate) fn next_field_deadline_ms(&self) -> Option<i64> {
-        match self.raw_collection() {
-            Some((Form::HashPacked | Form::HashTable, _)) => self.field_deadline_of_hash(),
-            _ => None,
-        }
-    }
-
-    /// Why the entry is gone by itself, if it is: its deadline has come, or those of all fields of its hash. Of a server
-    /// that follows a primary only the former: the other one decides when its fields go, and may change them until then.
-    #[inline]
-    pub(crate) fn expiry(
-        &self,
-        now_ms: i64,
-        is_following: impl FnOnce() -> bool,
-    ) -> Option<Removal> {
-        if self.is_expired(now_ms) {
-            return Some(Removal::Expired);
-        }
-        let has_due = self.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
-        let is_gone = has_due && !is_following() && self.is_hash_all_due(now_ms);
-        is_gone.then_some(Removal::Emptied)
-    }
-
-    fn field_deadline_of_hash(&self) -> Option<i64> {
-        let collection = self.collection()?;
-        Hash::of(&collection)?.next_deadline_ms()
-    }
-
-    #[cold]
-    fn is_hash_all_due(&self, now_ms: i64) -> bool {
-        self.collection()
-            .is_some_and(|it| Hash::of(&it).is_some_and(|hash| hash.is_all_due(now_ms)))
-    }
-}
-
-impl Keyspace {
-    /// Why a key is gone by itself, if it is; see [`Entry::expiry`].
-    #[inline]
-    pub(crate) fn expiry_of(&self, entry: &Entry, now_ms: i64) -> Option<Removal> {
-        entry.expiry(now_ms, || self.is_following())
-    }
-}
-
-impl Db<'_> {
-    /// Handles the earliest item of the heap if it is due: removes fields of the hash that it stands
-    /// for, and the hash if none is left.
-    pub(crate) fn expire_next_fields(&mut self) {
-        let now_ms = self.at.now_ms;
-        let stats = self.at.stats;
-        let heap = &mut self.db().field_deadlines;
-        let heap_bytes = heap.memory_bytes();
-        let Some((_, hash)) = heap.pop_due(now_ms) else { return };
-        stats.deadline_bytes.follow(heap_bytes, heap.memory_bytes());
-        self.before_change(hash);
-        while let Some(mut found) = self.find_with_due_fields(hash) {
-            // SAFETY: the pointer is from a mutable borrow of the table, which nothing has used since.
-            let entry = unsafe { found.as_mut() };
-            let before = Accounting::of(entry);
-            let is_empty = reap(hash, entry, self.at);
-            let (after, address) = (Accounting::of(entry), entry.address());
-            let is_still_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
-            self.account(hash, before, after);
-            if is_empty {
-                let emptied = self.unlink_where(hash, |entry| entry.address() == address);
-                emptied.into_iter().for_each(|entry| self.forget(hash, entry, Removal::Emptied));
-            } else if is_still_due {
-                // The rest has its turn when others had theirs.
-                break;
-            }
-        }
-        self.arm_fields_again(hash);
-    }
-
-    /// When a live field of a key expires, the earliest of them.
-    pub(crate) fn next_expiry_of_fields(&mut self, key: Key<'_>) -> Option<i64> {
-        let now_ms = self.at.now_ms;
-        let entry = self.find(key)?;
-        entry.next_field_deadline_ms()?;
+/// Handles the earliest item of the heap if it is due: removes fields of the hash that it stands
+/// for, and the hash if none is left.
+pub(crate) fn expire_next_fields(db: &mut Db<'_>) {
+    let now_ms = db.at.now_ms;
+    let stats = db.at.stats;
+    let heap = &mut db.db().field_deadlines;
+    let heap_bytes = heap.memory_bytes();
+    let Some((_, hash)) = heap.pop_due(now_ms) else { return };
+    stats.deadline_bytes.follow(heap_bytes, heap.memory_bytes());
+    db.before_change(hash);
+    while let Some(mut found) = find_with_due_fields(db, hash) {
+        // SAFETY: the pointer is from a mutable borrow of the table, which nothing has used since.
+        let entry = unsafe { found.as_mut() };
         let before = Accounting::of(entry);
-        let mut fields = entry.borrow_collection::<Hash>()?;
-        let next_ms = fields.deadline_after(now_ms);
-        drop(fields);
-        let after = Accounting::of(entry);
-        self.account(key.hash(), before, after);
-        next_ms
+        let is_empty = reap(hash, entry, db.at);
+        let (after, address) = (Accounting::of(entry), entry.address());
+        let is_still_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
+        db.account(hash, before, after);
+        if is_empty {
+            let emptied = db.unlink_where(hash, |entry| entry.address() == address);
+            emptied.into_iter().for_each(|entry| db.forget(hash, entry, Removal::Emptied));
+        } else if is_still_due {
+            // The rest has its turn when others had theirs.
+            break;
+        }
     }
+    arm_fields_again(db, hash);
+}
 
-    /// An entry of this hash with fields whose deadline has come.
-    fn find_with_due_fields(&mut self, hash: KeyHash) -> Option<NonNull<Entry>> {
-        let (keyspace, now_ms) = (self.at.keyspace, self.at.now_ms);
-        let has_due = |entry: &Entry| {
-            entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms)
-                && keyspace.hash(entry.key()) == hash
-        };
+/// When a live field of a key expires, the earliest of them.
+pub(crate) fn next_expiry_of_fields(db: &mut Db<'_>, key: Key<'_>) -> Option<i64> {
+    let now_ms = db.at.now_ms;
+    let entry = db.find(key)?;
+    entry.next_field_deadline_ms()?;
+    let before = Accounting::of(entry);
+    let mut fields = entry.borrow_collection::<Hash>()?;
+    let next_ms = fields.deadline_after(now_ms);
+    drop(fields);
+    let after = Accounting::of(entry);
+    db.account(key.hash(), before, after);
+    next_ms
+}
+
+/// When a key, or a field of it, expires that is there now. A key whose deadline has come is removed.
+pub(crate) fn deadline_of(db: &mut Db<'_>, key: Key<'_>) -> i64 {
+    let fields_ms = next_expiry_of_fields(db, key);
+    let Some(entry) = db.peek(key) else { return i64::MAX };
+    [entry.deadline_ms(), fields_ms].into_iter().flatten().min().unwrap_or(i64::MAX)
+}
+
+/// An entry of this hash with fields whose deadline has come.
+fn find_with_due_fields(db: &mut Db<'_>, hash: KeyHash) -> Option<NonNull<Entry>> {
+    let (keyspace, now_ms) = (db.at.keyspace, db.at.now_ms);
+    let has_due = |entry: &Entry| {
+        entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms)
+            && keyspace.hash(entry.key()) == hash
+    };
+    let table_hash = keyspace.hasher.table_hash(hash);
+    db.db().table.find_mut(table_hash, has_due).map(NonNull::from)
+}
+
+/// Adds an item for the fields of this key, whose last item was taken.
+fn arm_fields_again(db: &mut Db<'_>, hash: KeyHash) {
+    let keyspace = db.at.keyspace;
+    let table_hash = keyspace.hasher.table_hash(hash);
+    let earliest_ms = earliest(db.db(), table_hash, |entry| keyspace.hash(entry.key()) == hash);
+    if let Some(deadline_ms) = earliest_ms {
+        arm_fields(db, deadline_ms, hash);
+    }
+}
+
+/// Brings the heap up to date with a hash whose earliest deadline of a field has changed.
+pub(crate) fn account_fields(
+    db: &mut Db<'_>,
+    hash: KeyHash,
+    before: Option<i64>,
+    after: Option<i64>,
+) {
+    let data = db.db();
+    data.volatile_hashes -= usize::from(before.is_some());
+    data.volatile_hashes += usize::from(after.is_some());
+    if let Some(deadline_ms) = after
+        && before.is_none_or(|before_ms| deadline_ms < before_ms)
+    {
+        arm_fields(db, deadline_ms, hash);
+    }
+    let data = db.db();
+    if data.field_deadlines.is_crowded(data.volatile_hashes) {
+        rebuild_field_deadlines(db);
+    }
+}
+
+fn arm_fields(db: &mut Db<'_>, deadline_ms: i64, hash: KeyHash) {
+    let at = db.at;
+    let heap = &mut db.db().field_deadlines;
+    let heap_bytes = heap.memory_bytes();
+    heap.arm(deadline_ms, hash);
+    at.stats.deadline_bytes.follow(heap_bytes, heap.memory_bytes());
+    at.publish_field_deadline(deadline_ms);
+}
+
+#[cold]
+fn rebuild_field_deadlines(db: &mut Db<'_>) {
+    let (keyspace, stats) = (db.at.keyspace, db.at.stats);
+    let data = db.db();
+    let mut heap = std::mem::take(&mut data.field_deadlines);
+    let heap_bytes = heap.memory_bytes();
+    heap.rebuild(|hash| {
         let table_hash = keyspace.hasher.table_hash(hash);
-        self.db().table.find_mut(table_hash, has_due).map(NonNull::from)
-    }
-
-    /// Adds an item for the fields of this key, whose last item was taken.
-    fn arm_fields_again(&mut self, hash: KeyHash) {
-        let keyspace = self.at.keyspace;
-        let table_hash = keyspace.hasher.table_hash(hash);
-        let earliest_ms =
-            earliest(self.db(), table_hash, |entry| keyspace.hash(entry.key()) == hash);
-        if let Some(deadline_ms) = earliest_ms {
-            self.arm_fields(deadline_ms, hash);
-        }
-    }
-
-    /// Brings the heap up to date with a hash whose earliest deadline of a field has changed.
-    pub(crate) fn account_fields(
-        &mut self,
-        hash: KeyHash,
-        before: Option<i64>,
-        after: Option<i64>,
-    ) {
-        let db = self.db();
-        db.volatile_hashes -= usize::from(before.is_some());
-        db.volatile_hashes += usize::from(after.is_some());
-        if let Some(deadline_ms) = after
-            && before.is_none_or(|before_ms| deadline_ms < before_ms)
-        {
-            self.arm_fields(deadline_ms, hash);
-        }
-        let db = self.db();
-        if db.field_deadlines.is_crowded(db.volatile_hashes) {
-            self.rebuild_field_deadlines();
-        }
-    }
-
-    fn arm_fields(&mut self, deadline_ms: i64, hash: KeyHash) {
-        let at = self.at;
-        let heap = &mut self.db().field_deadlines;
-        let heap_bytes = heap.memory_bytes();
-        heap.arm(deadline_ms, hash);
-        at.stats.deadline_bytes.follow(heap_bytes, heap.memory_bytes());
-        at.publish_field_deadline(deadline_ms);
-    }
-
-    #[cold]
-    fn rebuild_field_deadlines(&mut self) {
-        let (keyspace, stats) = (self.at.keyspace, self.at.stats);
-        let db = self.db();
-        let mut heap = std::mem::take(&mut db.field_deadlines);
-        let heap_bytes = heap.memory_bytes();
-        heap.rebuild(|hash| {
-            let table_hash = keyspace.hasher.table_hash(hash);
-            earliest(db, table_hash, |entry| keyspace.hash(entry.key()) == hash)
-        });
-        stats.deadline_bytes.follow(heap_bytes, heap.memory_bytes());
-        db.field_deadlines = heap;
-    }
+        earliest(data, table_hash, |entry| keyspace.hash(entry.key()) == hash)
+    });
+    stats.deadline_bytes.follow(heap_bytes, heap.memory_bytes());
+    data.field_deadlines = heap;
 }
 
 /// Removes some fields of a hash whose deadline has come, and records that for the log; whether none is
 /// left, which is for the caller to record.
 fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
     let copied = ColdAccounting::of(entry);
-    let mut recording = at.pending().map(|pending| pending.record_edits(at.db, entry.key()));
+    let mut recording = at.batch().map(|batch| batch.record_edits(at.db, entry.key()));
     let mut has_changed = false;
     let is_empty = entry.borrow_collection::<Hash>().is_some_and(|mut fields| {
         fields.reap(at.now_ms, FIELDS_PER_STEP, |name| {
@@ -214,7 +170,7 @@ fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
         Change::Edited => recording.into_iter().for_each(Recording::keep),
         whole => {
             drop(recording);
-            at.pending().into_iter().for_each(|pending| pending.push_change(at.db, entry, whole));
+            at.batch().into_iter().for_each(|batch| batch.record_change(at.db, entry, whole));
         }
     }
     false

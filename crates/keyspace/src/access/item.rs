@@ -377,10 +377,10 @@ impl Db<'_> {
         edit(&mut marks);
         self.annotate(key, |attributes| attributes.marks = marks);
         if before.logged() != marks.logged()
-            && let Some(pending) = at.pending()
+            && let Some(batch) = at.batch()
             && let Some(entry) = self.find(key)
         {
-            pending.push_change(at.db, entry, Change::Marked);
+            batch.record_change(at.db, entry, Change::Marked);
         }
         true
     }
@@ -410,11 +410,11 @@ impl Db<'_> {
             attributes.marks = Marks { fetched: attributes.marks.fetched, ..marks };
         });
         if before != after
-            && let Some(pending) = at.pending()
+            && let Some(batch) = at.batch()
             && let Some(entry) = self.find(key)
         {
             let change = if before.flags == after.flags { Change::Marked } else { Change::Noted };
-            pending.push_change(at.db, entry, change);
+            batch.record_change(at.db, entry, change);
         }
         true
     }

@@ -10,29 +10,35 @@ use parking_lot::Mutex;
 use tierce_cask::ColdStore;
 
 use crate::access::shard::{Held, Slot};
+use crate::change::Removal;
 use crate::change::event::EventSink;
-use crate::change::interest::{Interest, SharedInterest};
-use crate::change::log::batch::Outlet;
+use crate::change::interest::SharedInterest;
+use crate::change::log::batch::BatchSink;
 use crate::change::log::sink::{LogSink, Sizes};
 use crate::change::stream_place::{KnownPlace, StreamPlace};
 use crate::data::code::{CodeKind, CodeStore};
 use crate::data::collections::limits::{LimitCells, Limits};
 use crate::data::deadline::NO_DEADLINE;
+use crate::data::entry::Entry;
 use crate::data::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX, VALUE_LEN_MAX};
 use crate::db_index::{DATABASES_MAX, DbIndex};
 use crate::registries::aging::Aging;
 use crate::registries::busy::BusyShards;
 use crate::registries::cached::Cached;
-use crate::registries::lazy_free::{Fate, LazyFreeItem, LazyFreeQueue};
+use crate::registries::lazy_free::LazyFreeQueue;
 use crate::registries::pressure::Pressure;
 use crate::registries::reaper_wakeup::ReaperWakeup;
 use crate::registries::snapshot::backlog::Backlog;
-use crate::registries::stats::{DbStats, DbTotal, Memory, Stats};
+use crate::registries::stats::{DbStats, DbTotal, Stats};
 use crate::registries::waiters::{Forgotten, Sequences, Unserved};
 use crate::registries::watch::registry::Board;
 
 /// At most this many shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
+
+/// A keyspace of fewer keys than this is mostly in the processor's caches, where the locks cost
+/// more than the misses. About the number of keys whose index and short values fill a megabyte.
+const KEYS_MIN: u64 = 16 * 1024;
 
 /// How a keyspace is built.
 #[derive(Clone)]
@@ -113,9 +119,9 @@ pub struct Keyspace {
     /// A bound for writes to come; relaxed, for it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
-    lazy_free: LazyFreeQueue,
+    pub(crate) lazy_free: LazyFreeQueue,
     version_base: u64,
-    log: Option<Outlet>,
+    pub(crate) log: Option<BatchSink>,
     /// Where the data are in the stream of a primary.
     pub(crate) stream_place: KnownPlace,
     /// Bytes of the copies that commands compute from.
@@ -139,7 +145,7 @@ pub struct Keyspace {
     pub(crate) cached: Cached,
     /// For watchers.
     pub(crate) watches: Arc<Board>,
-    code: CodeStore,
+    pub(crate) code: CodeStore,
     /// Where values are that are not in memory.
     pub(crate) cold: OnceLock<Arc<ColdStore>>,
     /// Whether a value has ever been nowhere else.
@@ -180,7 +186,7 @@ impl Keyspace {
             databases,
             lazy_free: LazyFreeQueue::default(),
             version_base,
-            log: log.map(|sink| Outlet::new(sink, log_sizes)),
+            log: log.map(|sink| BatchSink::new(sink, log_sizes)),
             stream_place: KnownPlace::default(),
             copies_bytes: AtomicU64::new(0),
             expiry_nanos: AtomicU64::new(0),
@@ -266,6 +272,12 @@ impl Keyspace {
         self.is_following.load(Ordering::Relaxed)
     }
 
+    /// Why a key is gone by itself, if it is; see [`Removal::due`].
+    #[inline]
+    pub(crate) fn expiry_of(&self, entry: &Entry, now_ms: i64) -> Option<Removal> {
+        Removal::due(entry, now_ms, || self.is_following())
+    }
+
     /// The longest value that an append or a write beyond the end may make.
     pub fn value_len_max(&self) -> usize {
         self.value_len_max.load(Ordering::Relaxed)
@@ -304,6 +316,14 @@ impl Keyspace {
         let before = self.code.set(kind, name, source);
         self.pressure.tell(self.code.memory_bytes() as i64 - bytes as i64);
         before
+    }
+
+    /// Whether [`ShardLocks::prefetch`](crate::ShardLocks::prefetch) pays for keys of this database, judged by the size
+    /// of one shard's part.
+    #[inline]
+    pub fn gains_from_prefetch(&self, db: DbIndex) -> bool {
+        let keys = self.slots[0].stats.dbs.get(db).keys.get();
+        keys * self.shard_count() as u64 >= KEYS_MIN
     }
 
     /// The number of shards.
@@ -387,29 +407,6 @@ impl Keyspace {
         stats
     }
 
-    /// Keys that clients wait for, and those of them whose removal ends a wait, too. Without a lock.
-    pub fn awaited_keys(&self) -> (u64, u64) {
-        let of = |slot: &Slot| (slot.stats.awaited_keys.get(), slot.stats.awaited_removals.get());
-        self.slots.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-    }
-
-    /// The memory taken, without a lock.
-    pub fn memory(&self) -> Memory {
-        let mut memory = Memory {
-            lazy_free: self.lazy_free.bytes(),
-            copies: self.copies_bytes.load(Ordering::Relaxed),
-            code: self.code.memory_bytes() as u64,
-            ..Memory::default()
-        };
-        for slot in &self.slots {
-            memory.entries += slot.stats.entry_bytes.get();
-            memory.index += slot.stats.index_bytes.get();
-            memory.deadlines += slot.stats.deadline_bytes.get();
-            memory.cached += slot.stats.cached_bytes.get();
-        }
-        memory
-    }
-
     /// A time not later than the earliest deadline of all keys and fields; `None` if there is no
     /// deadline.
     pub fn next_deadline_ms(&self) -> Option<i64> {
@@ -418,70 +415,19 @@ impl Keyspace {
         times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
     }
 
+    /// Tells the reaper the earliest deadlines of a shard, exactly.
+    pub(crate) fn publish_next_deadline(&self, held: &Held<'_>) {
+        let next_ms = held.shard.next_deadline_ms().unwrap_or(NO_DEADLINE);
+        self.next_deadlines_ms[held.index].store(next_ms, Ordering::Relaxed);
+        let next_ms = held.shard.next_field_deadline_ms().unwrap_or(NO_DEADLINE);
+        self.next_field_deadlines_ms[held.index].store(next_ms, Ordering::Relaxed);
+    }
+
     /// The version that the last of this many changes in a shard made.
     #[inline]
     pub(crate) fn version_after(&self, changes: u64) -> NonZeroU64 {
         let version = self.version_base.wrapping_add(changes).wrapping_add(1);
         NonZeroU64::new(version).unwrap_or(NonZeroU64::MIN)
-    }
-
-    /// From now on changes go to the log of [`Options::log`], except in shards that are locked at
-    /// this moment. So a [`Checkpoint`](crate::log::Checkpoint) that begins afterwards misses none.
-    pub fn begin_logging(&self) {
-        self.interest.set_log(self.log.is_some());
-    }
-
-    /// From now on changes are not logged any more; see [`Keyspace::begin_logging`].
-    pub fn end_logging(&self) {
-        self.interest.set_log(false);
-    }
-
-    /// From now on changes are recorded for a follower, too, whether or not there is a log that makes them durable: the
-    /// sink of [`Options::log`] gets them, except for those in shards that are locked at this moment. So a
-    /// follower knows all that happens after a moment at which all shards are locked.
-    pub fn begin_following(&self) {
-        self.interest.set_followed(self.log.is_some());
-    }
-
-    /// Has what a checkpoint writes again say in the log that it is no change, from now on; see
-    /// [`Sieve`](crate::log::Sieve).
-    pub fn mark_restatements(&self) {
-        if let Some(log) = &self.log {
-            log.mark_restatements();
-        }
-    }
-
-    /// From now on there is no follower; see [`Keyspace::begin_following`].
-    pub fn end_following(&self) {
-        self.interest.set_followed(false);
-    }
-
-    /// Whether changes are recorded for a follower.
-    #[inline]
-    pub fn is_followed(&self) -> bool {
-        self.interest.get().includes(Interest::FOLLOWED)
-    }
-
-    /// The log, while changes go there.
-    #[inline]
-    pub(crate) fn log(&self) -> Option<&Outlet> {
-        self.log.as_ref().filter(|_| self.interest.get().includes(Interest::LOG))
-    }
-
-    /// Frees something large, by the reaper if possible.
-    pub(crate) fn discard(&self, item: LazyFreeItem) {
-        if self.lazy_free.push(item) == Fate::Queued {
-            self.reaper_wakeup.notify();
-        }
-    }
-
-    /// How many large things were removed and wait to be freed.
-    pub fn lazy_free_items(&self) -> usize {
-        self.lazy_free.items()
-    }
-
-    pub(crate) fn lazy_free(&self) -> &LazyFreeQueue {
-        &self.lazy_free
     }
 }
 
@@ -492,15 +438,5 @@ impl fmt::Debug for Keyspace {
             .field("databases", &self.databases)
             .field("memory", &self.memory())
             .finish_non_exhaustive()
-    }
-}
-
-impl Held<'_> {
-    /// Tells the reaper the shard's earliest deadlines, exactly.
-    pub(crate) fn publish_next_deadline(&self, keyspace: &Keyspace) {
-        let next_ms = self.shard.next_deadline_ms().unwrap_or(NO_DEADLINE);
-        keyspace.next_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
-        let next_ms = self.shard.next_field_deadline_ms().unwrap_or(NO_DEADLINE);
-        keyspace.next_field_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
     }
 }

@@ -3,17 +3,20 @@
 
 pub(crate) mod accounting;
 pub(crate) mod busy;
+pub(crate) mod cold;
 pub(crate) mod collections;
 pub(crate) mod context;
 pub(crate) mod db;
 pub(crate) mod effects;
 pub(crate) mod expire;
-pub(crate) mod free;
 pub(crate) mod hash_deadlines;
 pub(crate) mod item;
 pub(crate) mod keyspace;
+pub(crate) mod listeners;
+pub(crate) mod memory;
 pub(crate) mod notices;
 pub(crate) mod prefetch;
+pub(crate) mod saving;
 pub(crate) mod shard;
 pub(crate) mod shard_locks;
 pub(crate) mod string;

@@ -1,12 +1,19 @@
-//! Notes for others while keys change: events, watched keys that changed, cached keys that changed.
+//! Notes for others while keys change: events, watched keys that changed, cached keys that changed, keys that clients
+//! wait for; and handing these over before the shards are unlocked.
+
+use std::sync::atomic::Ordering;
 
 use crate::access::context::Context;
 use crate::access::keyspace::Keyspace;
+use crate::access::shard_locks::ShardLocks;
 use crate::change::event::{Event, Origin};
 use crate::change::interest::Interest;
 use crate::data::key::{Key, KeyHash};
+use crate::error::Busy;
 use crate::registries::cached::{CachedKey, CachedKeys};
 use crate::registries::stats::ShardStats;
+use crate::registries::waiters::{Unserved, Waiter};
+use crate::registries::watch::touched::TouchedKey;
 
 impl Context<'_> {
     /// Names what has happened to a key.
@@ -84,5 +91,64 @@ impl Context<'_> {
 pub(crate) fn note_table(keyspace: &Keyspace, stats: &ShardStats, cached: &CachedKeys) {
     stats.interest.set(Interest::CACHED, cached.len() > 0);
     stats.cached_bytes.set(cached.memory_bytes() as u64);
-    keyspace.follow_size(stats);
+    stats.follow_size(&keyspace.pressure);
+}
+
+/// Tells the watchers of keys that have changed; to be called before their shards are unlocked.
+#[inline]
+pub(crate) fn tell_watchers(locks: &mut ShardLocks<'_>) {
+    if locks.thread.effects.noted().is_some_and(|notices| !notices.touched.is_empty()) {
+        tell_watchers_of_all(locks);
+    }
+}
+
+#[cold]
+fn tell_watchers_of_all(locks: &mut ShardLocks<'_>) {
+    let touched = &mut locks.thread.effects.notices_mut().touched;
+    for TouchedKey { shard, db, hash, key } in std::mem::take(touched.0.get_mut()) {
+        let held = locks.held(shard);
+        let watchers = held.shard.observers.watched.take(db, hash, &key);
+        held.note_watched();
+        watchers.iter().for_each(|watcher| watcher.mark());
+    }
+}
+
+/// Leaves unserved keys to other threads; no shard is held.
+#[cold]
+pub(crate) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
+    let Unserved { keys, callback } = &locks.keyspace().unserved;
+    // Without anybody to serve there are no waiters either.
+    let Some(callback) = callback.get() else { return };
+    let was_empty = {
+        let mut keys = keys.lock();
+        let was_empty = keys.handed_over.in_order.is_empty();
+        let ready = locks.thread.effects.take_ready();
+        ready.into_iter().for_each(|key| keys.handed_over.add(key));
+        was_empty
+    };
+    if was_empty {
+        callback();
+    }
+}
+
+/// Takes a waiter out that was registered under an undo log, as if it had never come.
+pub(crate) fn withdraw_waiter(locks: &mut ShardLocks<'_>, waiter: &Waiter) {
+    waiter.state.withdraw();
+    if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
+        try_forget(locks, waiter).expect("its shards are locked");
+    }
+}
+
+/// Takes a waiter out of all queues, unless a shard is busy and the locks are a worker's.
+pub(crate) fn try_forget(locks: &mut ShardLocks<'_>, waiter: &Waiter) -> Result<(), Busy> {
+    for key in &waiter.keys {
+        let shard = locks.keyspace().hasher.shard(locks.keyspace().hash(&key.1));
+        locks.reach_shard(shard)?;
+        let held = locks.held(shard);
+        if let Some(waiters) = &mut held.shard.waiters {
+            waiters.remove(key, waiter.sequence);
+        }
+        held.note_waiters();
+    }
+    Ok(())
 }

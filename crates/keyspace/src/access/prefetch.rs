@@ -18,10 +18,6 @@ use crate::access::shard_locks::ShardLocks;
 use crate::data::key::{Key, KeyHash};
 use crate::db_index::DbIndex;
 
-/// A keyspace of fewer keys than this is mostly in the processor's caches, where the locks cost
-/// more than the misses. About the number of keys whose index and short values fill a megabyte.
-const KEYS_MIN: u64 = 16 * 1024;
-
 impl ShardLocks<'_> {
     /// Asks the processor to fetch what the operations on these keys will read. Best called once for each
     /// batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never
@@ -78,30 +74,19 @@ fn for_each_key(
     }
 }
 
-impl Db<'_> {
-    /// The same for elements of one key's value, if that is a large hash or set.
-    pub fn prefetch_elements<'e>(
-        &mut self,
-        key: Key<'_>,
-        elements: impl Iterator<Item = &'e [u8]>,
-    ) {
-        let hash = self.at.keyspace.hasher.table_hash(key.hash());
-        let Some(entry) = self.present().table.find(hash, |entry| entry.is_key(key.bytes())) else {
-            return;
-        };
-        match entry.collection().as_deref() {
-            Some(Collection::Hash(hash)) => hash.prefetch(elements),
-            Some(Collection::Set(set)) => set.prefetch(elements),
-            _ => {}
-        }
-    }
-}
-
-impl Keyspace {
-    /// Whether announcing keys of this database pays, judged by the size of one shard's part.
-    #[inline]
-    pub fn gains_from_prefetch(&self, db: DbIndex) -> bool {
-        let keys = self.slots[0].stats.dbs.get(db).keys.get();
-        keys * self.shard_count() as u64 >= KEYS_MIN
+/// Does what [`ShardLocks::prefetch`] does for elements of one key's value, if that is a large hash or set.
+pub fn prefetch_elements<'e>(
+    db: &mut Db<'_>,
+    key: Key<'_>,
+    elements: impl Iterator<Item = &'e [u8]>,
+) {
+    let hash = db.at.keyspace.hasher.table_hash(key.hash());
+    let Some(entry) = db.present().table.find(hash, |entry| entry.is_key(key.bytes())) else {
+        return;
+    };
+    match entry.collection().as_deref() {
+        Some(Collection::Hash(hash)) => hash.prefetch(elements),
+        Some(Collection::Set(set)) => set.prefetch(elements),
+        _ => {}
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::change::interest::Interest;
 use crate::data::shard_db::{ShardDb, ShardDbs};
 use crate::db_index::{DbIndex, DbSet};
 use crate::interleaving::{self, Unlocked};
@@ -195,7 +196,9 @@ impl Shard {
                 *self.db_mut(to) = taken;
             }
         }
-        self.save_after_swap(a, b);
+        if let Some(part) = &mut self.snapshot {
+            part.swapped(a, b);
+        }
     }
 
     /// The earliest deadline of all databases.
@@ -257,6 +260,26 @@ impl<'k> Held<'k> {
     fn with(index: usize, slot: &'k Slot, shard: MutexGuard<'k, Locked>) -> Self {
         Self { index, shard, stats: &slot.stats, _unlocked: Unlocked::of(&slot.shard) }
     }
+
+    /// Tells threads that change keys of the shard whether there is a waiter.
+    pub(crate) fn note_waiters(&mut self) {
+        let waiters = self.shard.waiters.as_ref();
+        let [count, keys, woken_on_delete] = waiters
+            .map_or([0; 3], |waiters| [waiters.len, waiters.queues.len(), waiters.woken_on_delete]);
+        if count == 0 {
+            self.shard.waiters = None;
+        }
+        self.stats.interest.set(Interest::WAITERS, count > 0);
+        self.stats.awaited_keys.set(keys as u64);
+        self.stats.awaited_removals.set(woken_on_delete as u64);
+    }
+
+    /// Tells threads that change keys of the shard whether any key is watched.
+    pub(crate) fn note_watched(&self) {
+        let keys = self.shard.observers.watched.len();
+        self.stats.watched_keys.set(keys as u64);
+        self.stats.interest.set(Interest::WATCHED, keys > 0);
+    }
 }
 
 /// Takes a database out of a shard, and returns its figures as well.
@@ -289,9 +312,13 @@ pub(crate) fn put_db(held: &mut Held<'_>, db: DbIndex, taken: ShardDb, figures: 
 mod tests {
     use super::*;
     use crate::access::keyspace::{Keyspace, Options};
+    use crate::access::prefetch::prefetch_elements;
     use crate::data::expiry::Expiry;
     use crate::registries::policy::Policy;
     use crate::registries::pressure::Eviction;
+    use crate::services::aging::age_uses;
+    use crate::services::evict::evict;
+    use crate::services::scan::random_key;
 
     #[test]
     fn a_database_takes_memory_from_its_first_use_on() {
@@ -322,16 +349,16 @@ mod tests {
         let mut db = locks.db(unused, key.hash(), 1);
         assert_eq!(db.get(key).map(|value| value.is_none()), Ok(true));
         assert!(!db.exists(key) && !db.touch(key) && !db.remove(key) && !db.clear_deadline(key));
-        db.prefetch_elements(key, [b"element".as_slice()].into_iter());
-        assert_eq!(locks.random_key(unused, 1, 1), None);
+        prefetch_elements(&mut db, key, [b"element".as_slice()].into_iter());
+        assert_eq!(random_key(&mut locks, unused, 1, 1), None);
         locks.db(DbIndex::ZERO, key.hash(), 1).set(key, b"value", Expiry::Never).unwrap();
-        locks.age_uses(1);
+        age_uses(&mut locks, 1);
         keyspace.set_eviction(&Eviction {
             policy: Policy::AllkeysLru,
             limit_bytes: 1,
             ..Eviction::default()
         });
-        locks.evict(1, usize::MAX);
+        evict(&mut locks, 1, usize::MAX);
         assert!(keyspace.is_empty(DbIndex::ZERO), "the hand came by");
         assert_eq!(locks.held(0).shard.others.capacity(), 0);
     }

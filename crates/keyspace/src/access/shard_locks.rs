@@ -18,7 +18,9 @@ use crate::access::context::{Context, ThreadContext, Touch};
 use crate::access::db::Db;
 use crate::access::effects::Effects;
 use crate::access::keyspace::Keyspace;
+use crate::access::notices::{hand_over_ready, tell_watchers};
 use crate::access::shard::{Held, Locked};
+use crate::change::event::Origin;
 use crate::change::stream_place::StreamPlace;
 use crate::data::key::{Key, KeyHash};
 use crate::data::usage::{Tracking, Usage};
@@ -26,6 +28,7 @@ use crate::db_index::DbIndex;
 use crate::error::Busy;
 use crate::planted::{self, Fault};
 use crate::registries::busy::{Announcement, OnBusy};
+use crate::registries::waiters::WaitKey;
 
 /// How a thread gets along with others that hold shards for long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,7 +280,7 @@ impl<'k> ShardLocks<'k> {
     /// Whether what changes under the guard that is held is recorded for anyone.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.thread.effects.pending.is_some()
+        self.thread.effects.batch.is_some()
     }
 
     /// Whether the shard of `hash` may be used now: always, except under a [`MultiShardGuard`] without it.
@@ -428,7 +431,7 @@ impl<'k> ShardLocks<'k> {
     #[inline]
     pub fn commit_effects(&mut self) {
         self.has_logged |= self.thread.effects.commit(self.thread.keyspace);
-        self.tell_watchers();
+        tell_watchers(self);
     }
 
     /// What is done until the locks are released next leads to this place in the stream of a primary. It is logged in
@@ -469,6 +472,35 @@ impl<'k> ShardLocks<'k> {
     /// Like [`ShardLocks::take_logged`], without forgetting it.
     pub fn has_logged(&self) -> bool {
         self.has_logged
+    }
+
+    /// Sets the origin of the changes that follow, for their events.
+    #[inline]
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.thread.effects.set_origin(origin);
+    }
+
+    /// The origin of the changes.
+    pub fn origin(&self) -> Origin {
+        self.thread.effects.origin()
+    }
+
+    /// Notes a key as changed, which others have changed and not served.
+    pub fn note_ready(&self, (db, key): &WaitKey) {
+        self.thread.effects.notices().ready.note(*db, key);
+    }
+
+    /// Whether keys were changed with these locks that clients may wait for.
+    #[inline]
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        self.thread.effects.has_ready()
+    }
+
+    /// These keys, in the order of their changes.
+    #[must_use]
+    pub fn take_ready(&mut self) -> Vec<WaitKey> {
+        self.thread.effects.take_ready()
     }
 
     /// Calls `lock` with the shards of some keys in ascending order, each once.
@@ -564,11 +596,11 @@ impl Drop for ShardLocks<'_> {
     #[inline]
     fn drop(&mut self) {
         self.commit_effects();
-        if self.has_ready() {
+        if self.thread.effects.has_ready() {
             self.single = None;
             self.together.clear();
             self.announcement = None;
-            self.hand_over_ready();
+            hand_over_ready(self);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::access::context::Context;
 use crate::access::db::Db;
+use crate::access::undo::{cover, cover_bytes};
 use crate::change::Change;
 use crate::data::entry::{Attributes, Content, Entry, Kind, OutOfLine, size_class};
 use crate::data::expiry::Expiry;
@@ -117,7 +118,7 @@ impl Db<'_> {
             return Ok(());
         }
         self.before_change(key.hash());
-        self.cover(key);
+        cover(self, key);
         let Some(mut found) = self.look_up(key) else {
             let deadline_ms =
                 if let Expiry::At(deadline_ms) = expiry { Some(deadline_ms) } else { None };
@@ -255,7 +256,7 @@ impl Db<'_> {
         let change = Change::Written { offset, len: bytes.len() };
         let write = |entry: &mut Entry| write_range(entry, range, bytes);
         self.find_value(key)?;
-        self.cover_bytes(key, offset, bytes.len());
+        cover_bytes(self, key, offset, bytes.len());
         Ok(self.modify(key, change, write)?.unwrap_or(0))
     }
 

@@ -4,7 +4,7 @@
 //! expires, is evicted, is new). Events are collected under the locks of their shards and handed to the
 //! [`EventSink`] of the keyspace when the shards are unlocked, after the record of the same changes has been
 //! appended to the log. Those ahead of a message that a transaction or program sends are delivered with it, before
-//! that ([`ShardLocks::deliver_events`](crate::ShardLocks::deliver_events)).
+//! that ([`deliver_events`](crate::deliver_events)).
 //!
 //! **Order.** They are delivered before the shards are unlocked. So the events of one key, and of one shard,
 //! are in the order of its changes, whichever threads make them.

@@ -14,6 +14,8 @@ pub(crate) mod log;
 pub(crate) mod stream_place;
 pub(crate) mod version;
 
+use crate::data::entry::Entry;
+
 /// What happened to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,6 +59,23 @@ pub enum Removal {
 }
 
 impl Removal {
+    /// Why an entry is gone by itself, if it is: its deadline has come, or those of all fields of its hash. Of a server
+    /// that follows a primary only the former: the other one decides when its fields go, and may change them until
+    /// then.
+    #[inline]
+    pub(crate) fn due(
+        entry: &Entry,
+        now_ms: i64,
+        is_following: impl FnOnce() -> bool,
+    ) -> Option<Self> {
+        if entry.is_expired(now_ms) {
+            return Some(Self::Expired);
+        }
+        let has_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
+        let is_gone = has_due && !is_following() && entry.is_hash_all_due(now_ms);
+        is_gone.then_some(Self::Emptied)
+    }
+
     /// Whether it went because its time had come.
     #[inline]
     pub fn is_expiry(self) -> bool {

@@ -7,6 +7,7 @@ use crate::change::interest::ShardInterest;
 use crate::change::version::Versions;
 use crate::data::counter::Counter;
 use crate::data::db_counters::{DEADLINE_UNIT_MS, DbCounters, PerDbCounters};
+use crate::registries::pressure::Pressure;
 
 /// The figures of one shard, those first that ordinary requests change.
 #[derive(Debug)]
@@ -73,6 +74,41 @@ impl ShardStats {
             cached_bytes: Counter::default(),
             dbs: PerDbCounters::new(databases),
             versions: Versions::default(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.entry_bytes.get()
+            + self.index_bytes.get()
+            + self.deadline_bytes.get()
+            + self.cached_bytes.get()
+    }
+
+    /// Bytes since the shard last reported.
+    fn untold(&self) -> i64 {
+        self.bytes().wrapping_sub(self.told_bytes.get()) as i64
+    }
+
+    /// Adds the change of size since the last report to the sum. Needs no lock: each report swaps the reported
+    /// size, so concurrent ones add up.
+    pub(crate) fn tell(&self, pressure: &Pressure) {
+        loop {
+            let bytes = self.bytes();
+            let before = self.told_bytes.swap(bytes);
+            pressure.tell(bytes.wrapping_sub(before) as i64);
+            // What was told last must not be what was looked at first.
+            if self.bytes() == bytes {
+                return;
+            }
+        }
+    }
+
+    /// Reports the size, while the shard is locked, if it has moved enough.
+    #[inline]
+    pub(crate) fn follow_size(&self, pressure: &Pressure) {
+        let step = pressure.step();
+        if step != u64::MAX && self.untold().unsigned_abs() >= step {
+            self.tell(pressure);
         }
     }
 }

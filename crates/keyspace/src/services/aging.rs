@@ -20,74 +20,72 @@ const BUCKETS_PER_LOCK: usize = 64;
 /// This many times the lock is taken in one step: a fraction of a millisecond.
 const LOCKS_PER_STEP: usize = 32;
 
-impl ShardLocks<'_> {
-    /// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent. The
-    /// [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after
-    /// every few keys.
-    ///
-    /// # Panics
-    ///
-    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
-    pub fn age_uses(&mut self, now_ms: i64) {
-        while self.age_some(now_ms) == Left::Something {}
-    }
+/// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent. The
+/// [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after
+/// every few keys.
+///
+/// # Panics
+///
+/// Under a [`MultiShardGuard`](crate::MultiShardGuard).
+pub fn age_uses(locks: &mut ShardLocks<'_>, now_ms: i64) {
+    while age_some(locks, now_ms) == Left::Something {}
+}
 
-    /// A step of a round, if one is due.
-    pub(crate) fn age_some(&mut self, now_ms: i64) -> Left {
-        let keyspace = self.keyspace();
-        self.release();
-        let mut round = keyspace.aging.round.lock();
-        if keyspace.aging.due_in_ms(now_ms) > 0 {
+/// A step of a round, if one is due.
+pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
+    let keyspace = locks.keyspace();
+    locks.release();
+    let mut round = keyspace.aging.round.lock();
+    if keyspace.aging.due_in_ms(now_ms) > 0 {
+        return Left::Nothing;
+    }
+    let mut at = round.take().unwrap_or(Round { began_ms: now_ms, shard: 0, db: 0, cursor: 0 });
+    let now_ms = at.began_ms;
+    let before_ms = match keyspace.aging.before_ms.load(Relaxed) {
+        NEVER => now_ms,
+        before_ms => before_ms,
+    };
+    let Eviction { policy, frequency: tuning, .. } = keyspace.eviction();
+    let tracking = policy.tracking();
+    let age = |entry: &mut Entry| {
+        let access = entry.access();
+        let aged = match tracking {
+            Tracking::Frequency => {
+                Frequency::of(access).aged(&tuning, before_ms, now_ms).to_access()
+            }
+            Tracking::Time | Tracking::Uses => {
+                let stamp = access.stamp.aged(before_ms / 1000, now_ms / 1000);
+                Access { stamp, ..access }
+            }
+        };
+        entry.set_access(aged);
+    };
+    for _ in 0..LOCKS_PER_STEP {
+        if at.shard == keyspace.shard_count() {
+            keyspace.aging.before_ms.store(now_ms, Relaxed);
             return Left::Nothing;
         }
-        let mut at = round.take().unwrap_or(Round { began_ms: now_ms, shard: 0, db: 0, cursor: 0 });
-        let now_ms = at.began_ms;
-        let before_ms = match keyspace.aging.before_ms.load(Relaxed) {
-            NEVER => now_ms,
-            before_ms => before_ms,
-        };
-        let Eviction { policy, frequency: tuning, .. } = keyspace.eviction();
-        let tracking = policy.tracking();
-        let age = |entry: &mut Entry| {
-            let access = entry.access();
-            let aged = match tracking {
-                Tracking::Frequency => {
-                    Frequency::of(access).aged(&tuning, before_ms, now_ms).to_access()
-                }
-                Tracking::Time | Tracking::Uses => {
-                    let stamp = access.stamp.aged(before_ms / 1000, now_ms / 1000);
-                    Access { stamp, ..access }
-                }
-            };
-            entry.set_access(aged);
-        };
-        for _ in 0..LOCKS_PER_STEP {
-            if at.shard == keyspace.shard_count() {
-                keyspace.aging.before_ms.store(now_ms, Relaxed);
-                return Left::Nothing;
-            }
-            self.visit_some(&mut at, age);
-        }
-        *round = Some(at);
-        Left::Something
+        visit_some(locks, &mut at, age);
     }
+    *round = Some(at);
+    Left::Something
+}
 
-    /// Visits the next entries of a shard, and moves on.
-    fn visit_some(&mut self, at: &mut Round, visit: impl Fn(&mut Entry)) {
-        let shard = &mut self.held(at.shard).shard;
-        for _ in 0..BUCKETS_PER_LOCK {
-            let next = shard.used().iter_from(at.db).next();
-            let Some(db) = next else {
-                *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
-                break;
-            };
-            // The one that the cursor belongs to may have been emptied, or exchanged with one that is not used.
-            let cursor = if db.get() == at.db { at.cursor } else { 0 };
-            at.cursor = shard.present_mut(db).table.visit_bucket_mut(cursor, &visit);
-            at.db = db.get() + usize::from(at.cursor == 0);
-        }
-        self.release();
+/// Visits the next entries of a shard, and moves on.
+fn visit_some(locks: &mut ShardLocks<'_>, at: &mut Round, visit: impl Fn(&mut Entry)) {
+    let shard = &mut locks.held(at.shard).shard;
+    for _ in 0..BUCKETS_PER_LOCK {
+        let next = shard.used().iter_from(at.db).next();
+        let Some(db) = next else {
+            *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
+            break;
+        };
+        // The one that the cursor belongs to may have been emptied, or exchanged with one that is not used.
+        let cursor = if db.get() == at.db { at.cursor } else { 0 };
+        at.cursor = shard.present_mut(db).table.visit_bucket_mut(cursor, &visit);
+        at.db = db.get() + usize::from(at.cursor == 0);
     }
+    locks.release();
 }
 
 #[cfg(test)]
@@ -114,7 +112,7 @@ mod tests {
         }
         let mut steps = 0;
         let mut round = |locks: &mut ShardLocks<'_>, now_ms: i64| {
-            while locks.age_some(now_ms) == Left::Something {
+            while age_some(locks, now_ms) == Left::Something {
                 steps += 1;
                 assert_eq!(keyspace.aging.due_in_ms(now_ms), 0, "the reaper comes again at once");
             }

@@ -3,7 +3,7 @@
 //! A checkpoint is not the state of one moment, and need not be: the last record of a key wins.
 //! While it goes through the keys, others write, and their writes are in the log after the
 //! checkpoint's beginning. A key that stays is visited exactly once
-//! ([`ShardLocks::scan`](crate::ShardLocks::scan)). So once a pass is complete, each key's whole
+//! ([`scan`](crate::scan)). So once a pass is complete, each key's whole
 //! value is in the log after the point where the pass began, and what is before that point is of no
 //! use any more. Nothing is copied, no lock is held for more than a few keys, and keys do not store
 //! where they are logged.
@@ -27,16 +27,17 @@ use std::sync::atomic::Ordering;
 
 use crate::access::keyspace::Keyspace;
 use crate::change::Change;
-use crate::change::log::batch::{Appending, RecordBatch};
+use crate::change::log::batch::{Batch, BatchWriter};
 use crate::change::log::encode::{
     Out, begin_edits, encode_change, encode_code, encode_entry, encode_place, end_edits,
 };
-use crate::change::log::sink::RecordKind;
+use crate::change::log::sink::{RecordKind, Sizes};
 use crate::codec::Writer;
 use crate::data::code::{CodeKind, Stored};
 use crate::data::collections::convert;
 use crate::data::entry::Entry;
 use crate::db_index::DbIndex;
+use crate::services::scan::scan_shard;
 
 /// Keys visited under one lock; with a full bucket of the index more it is some microseconds.
 const KEYS_PER_LOCK: usize = 16;
@@ -52,7 +53,8 @@ pub struct Checkpoint<'k> {
     /// Those that are visited: all, unless the pass is [divided](Checkpoint::divided).
     shards: Range<usize>,
     swaps: u64,
-    batch: RecordBatch,
+    /// From the first step on.
+    batch: Option<Batch<'k>>,
     /// Large collections that the last steps met.
     large: Vec<Large>,
     code: CodeWalk,
@@ -120,7 +122,7 @@ impl<'k> Checkpoint<'k> {
             position: 0,
             shards,
             swaps,
-            batch: RecordBatch::of(RecordKind::Restatement),
+            batch: None,
             large: Vec::new(),
             code: CodeWalk::After(None),
             has_place: false,
@@ -133,27 +135,36 @@ impl<'k> Checkpoint<'k> {
     ///
     /// If changes do not go to a log.
     pub fn step(&mut self) -> (usize, Pass) {
-        let outlet = self.keyspace.log().expect("a checkpoint is of a keyspace with a log");
+        let log = self.keyspace.log().expect("a checkpoint is of a keyspace with a log");
         let Some(db) = self.keyspace.db_index(self.db) else { return (0, Pass::Complete) };
-        let mut batch = std::mem::take(&mut self.batch);
-        let (mut log, sizes) = (batch.to(outlet), outlet.sizes);
+        let batch = self.batch.take();
+        let batch = batch.unwrap_or_else(|| Batch::new(log, RecordKind::Restatement));
+        let stepped = self.step_into(&mut batch.writer(), db, &log.sizes);
+        self.batch = Some(batch);
+        stepped
+    }
+
+    fn step_into(
+        &mut self,
+        log: &mut BatchWriter<'_>,
+        db: DbIndex,
+        sizes: &Sizes,
+    ) -> (usize, Pass) {
         if !std::mem::replace(&mut self.has_place, true) {
-            self.log_place(&mut log);
+            self.log_place(log);
         }
-        if let Some(bytes) = self.log_code(&mut log) {
-            self.batch = batch;
+        if let Some(bytes) = self.log_code(log) {
             return (bytes, Pass::Underway);
         }
         let bytes = match self.large.pop() {
-            Some(large) => self.log_part(large, &mut log, sizes.part_bytes),
-            None => self.log_keys(db, &mut log, sizes.large_bytes_min),
+            Some(large) => self.log_part(large, log, sizes.part_bytes),
+            None => self.log_keys(db, log, sizes.large_bytes_min),
         };
-        self.batch = batch;
         (bytes, self.advance())
     }
 
     /// Logs up to where the data are those of a stream, if they are: what leads on is behind it.
-    fn log_place(&self, log: &mut Appending<'_>) {
+    fn log_place(&self, log: &mut BatchWriter<'_>) {
         let known = self.keyspace.stream_place.lock();
         if let Some(place) = &*known {
             encode_place(log.ops(), Some(place));
@@ -162,7 +173,7 @@ impl<'k> Checkpoint<'k> {
     }
 
     /// Logs the next library or script; `None` when there are no more.
-    fn log_code(&mut self, log: &mut Appending<'_>) -> Option<usize> {
+    fn log_code(&mut self, log: &mut BatchWriter<'_>) -> Option<usize> {
         let CodeWalk::After(last) = &self.code else { return None };
         // While any shard is locked, code does not change.
         let mut locks = self.keyspace.locks();
@@ -180,21 +191,27 @@ impl<'k> Checkpoint<'k> {
         Some(logged)
     }
 
-    fn log_keys(&mut self, db: DbIndex, log: &mut Appending<'_>, large_bytes_min: usize) -> usize {
+    fn log_keys(
+        &mut self,
+        db: DbIndex,
+        log: &mut BatchWriter<'_>,
+        large_bytes_min: usize,
+    ) -> usize {
         let large = &mut self.large;
         let mut bytes = 0;
         let mut locks = self.keyspace.locks();
-        self.position = locks.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
-            if is_large(entry, large_bytes_min) {
-                large.push(Large { db, key: entry.key().to_vec(), cursor: 0 });
-                return;
-            }
-            encode_entry(log, db, entry);
-            // Keys need not be in one batch.
-            if log.is_long() {
-                bytes += log.finish();
-            }
-        });
+        self.position =
+            scan_shard(&mut locks, db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
+                if is_large(entry, large_bytes_min) {
+                    large.push(Large { db, key: entry.key().to_vec(), cursor: 0 });
+                    return;
+                }
+                encode_entry(log, db, entry);
+                // Keys need not be in one batch.
+                if log.is_long() {
+                    bytes += log.finish();
+                }
+            });
         // With the shard still locked no change of these keys can get before this record.
         bytes += log.finish();
         drop(locks);
@@ -206,7 +223,7 @@ impl<'k> Checkpoint<'k> {
     ///
     /// Each part says which deadline the key has: for a reader it may be the first that there is of the
     /// key, also where others came before it and all that was in them has been removed since.
-    fn log_part(&mut self, large: Large, log: &mut Appending<'_>, part_bytes: usize) -> usize {
+    fn log_part(&mut self, large: Large, log: &mut BatchWriter<'_>, part_bytes: usize) -> usize {
         let Large { db, key: bytes, cursor } = large;
         let mut locks = self.keyspace.locks();
         let key = self.keyspace.key(&bytes);

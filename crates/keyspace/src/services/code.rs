@@ -16,14 +16,14 @@ impl fmt::Debug for CodeEditor<'_, '_> {
     }
 }
 
-impl<'k> ShardLocks<'k> {
+impl<'a, 'k> CodeEditor<'a, 'k> {
     /// Locks all shards, to change code.
     ///
     /// # Panics
     ///
     /// Under a [`MultiShardGuard`] that does not hold all shards.
-    pub fn edit_code(&mut self) -> CodeEditor<'_, 'k> {
-        CodeEditor(self.lock_all())
+    pub fn lock(locks: &'a mut ShardLocks<'k>) -> Self {
+        Self(locks.lock_all())
     }
 
     /// The same, unless a shard is busy and the locks are a worker's.
@@ -35,8 +35,8 @@ impl<'k> ShardLocks<'k> {
     /// # Panics
     ///
     /// As there.
-    pub fn try_edit_code(&mut self) -> Result<CodeEditor<'_, 'k>, Busy> {
-        self.try_lock_all().map(CodeEditor)
+    pub fn try_lock(locks: &'a mut ShardLocks<'k>) -> Result<Self, Busy> {
+        locks.try_lock_all().map(CodeEditor)
     }
 }
 
@@ -73,8 +73,8 @@ impl CodeEditor<'_, '_> {
         if let Some(undo) = &undo {
             undo.code_changes(kind, name, before);
         }
-        if let Some(pending) = &locks.thread.effects.pending {
-            pending.push_code(kind, name, source.as_deref());
+        if let Some(batch) = &locks.thread.effects.batch {
+            batch.record_code(kind, name, source.as_deref());
         }
     }
 }

@@ -62,6 +62,45 @@ impl Identity {
 }
 
 impl ValueCopy {
+    /// Copies the value of a key. Counts a hit or a miss, and a use of the key if `touch` says so. The caller holds no
+    /// shard.
+    ///
+    /// `None` if the key changed before the copy was complete.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`](crate::Error::Unreadable).
+    pub fn make(
+        keyspace: &Keyspace,
+        db: DbIndex,
+        key: Key<'_>,
+        now_ms: i64,
+        touch: Touch,
+    ) -> Result<Option<Self>> {
+        let mut locks = keyspace.long_locks();
+        locks.set_touch(touch);
+        let mut shard = locks.db(db, key.hash(), now_ms);
+        let is_there = shard.get(key)?.is_some();
+        // A version of its own, which a change of another key does not renew.
+        shard.version(key, VersionFor::Comparison);
+        let identity = Identity::of(&mut shard, key);
+        if !is_there {
+            return Ok(Some(Self { entry: None, identity }));
+        }
+        let entry = match shard.peek(key).and_then(large_kind) {
+            None => shard.duplicate(key)?,
+            Some(kind) => {
+                let copied = copy_in_slices(&mut locks, db, key, now_ms, kind, identity);
+                let Some(collection) = copied else { return Ok(None) };
+                let at = locks.db(db, key.hash(), now_ms).at;
+                let (content, access) = (Content::Collection(collection), at.first_access());
+                let (bytes, deadline_ms) = (key.bytes(), identity.deadline_ms);
+                Some(Entry::with_attributes(bytes, content, deadline_ms, Attributes::NONE, access))
+            }
+        };
+        Ok(Some(Self { entry, identity }))
+    }
+
     /// The value; `None` if there was none.
     pub fn value(&self) -> Option<Value<'_>> {
         self.entry.as_ref().map(Entry::value)
@@ -86,62 +125,23 @@ pub struct CopyRoom<'k> {
     bytes: u64,
 }
 
-impl Drop for CopyRoom<'_> {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(self.bytes, Relaxed);
+impl<'k> CopyRoom<'k> {
+    /// Takes room for copies of values that have this many bytes; `None` if there is not so much left, also by the
+    /// limit for memory. [`Keyspace::memory`] counts it as long as it is taken.
+    pub fn take(keyspace: &'k Keyspace, bytes: u64) -> Option<Self> {
+        let taken = &keyspace.copies_bytes;
+        let before = taken.fetch_add(bytes, Relaxed);
+        // Returns what was taken in any case.
+        let room = Self { taken, bytes };
+        let copies = before.saturating_add(bytes);
+        let is_enough = copies <= COPIES_BYTES_MAX && copies <= keyspace.pressure.room_bytes();
+        is_enough.then_some(room)
     }
 }
 
-impl Keyspace {
-    /// Takes room for copies of values that have this many bytes; `None` if there is not so much left, also by the
-    /// limit for memory. [`Keyspace::memory`] counts it as long as it is taken.
-    pub fn room_for_copies(&self, bytes: u64) -> Option<CopyRoom<'_>> {
-        let taken = &self.copies_bytes;
-        let before = taken.fetch_add(bytes, Relaxed);
-        // Returns what was taken in any case.
-        let room = CopyRoom { taken, bytes };
-        let copies = before.saturating_add(bytes);
-        let is_enough = copies <= COPIES_BYTES_MAX && copies <= self.pressure.room_bytes();
-        is_enough.then_some(room)
-    }
-
-    /// Copies the value of a key. Counts a hit or a miss, and a use of the key if `touch` says so. The caller holds no
-    /// shard.
-    ///
-    /// `None` if the key changed before the copy was complete.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unreadable`](crate::Error::Unreadable).
-    pub fn copy_value(
-        &self,
-        db: DbIndex,
-        key: Key<'_>,
-        now_ms: i64,
-        touch: Touch,
-    ) -> Result<Option<ValueCopy>> {
-        let mut locks = self.long_locks();
-        locks.set_touch(touch);
-        let mut shard = locks.db(db, key.hash(), now_ms);
-        let is_there = shard.get(key)?.is_some();
-        // A version of its own, which a change of another key does not renew.
-        shard.version(key, VersionFor::Comparison);
-        let identity = Identity::of(&mut shard, key);
-        if !is_there {
-            return Ok(Some(ValueCopy { entry: None, identity }));
-        }
-        let entry = match shard.peek(key).and_then(large_kind) {
-            None => shard.duplicate(key)?,
-            Some(kind) => {
-                let copied = copy_in_slices(&mut locks, db, key, now_ms, kind, identity);
-                let Some(collection) = copied else { return Ok(None) };
-                let at = locks.db(db, key.hash(), now_ms).at;
-                let (content, access) = (Content::Collection(collection), at.first_access());
-                let (bytes, deadline_ms) = (key.bytes(), identity.deadline_ms);
-                Some(Entry::with_attributes(bytes, content, deadline_ms, Attributes::NONE, access))
-            }
-        };
-        Ok(Some(ValueCopy { entry, identity }))
+impl Drop for CopyRoom<'_> {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.bytes, Relaxed);
     }
 }
 

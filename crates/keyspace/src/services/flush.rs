@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::access::keyspace::Keyspace;
+use crate::access::saving::{keys_being_saved, save_flushed, save_swapped};
 use crate::access::shard::{Held, take_db};
 use crate::access::shard_locks::ShardLocks;
 use crate::change::event::Event;
@@ -10,149 +11,148 @@ use crate::db_index::{DbIndex, DbSet};
 use crate::error::Busy;
 use crate::registries::flushed::{Flushed, FlushedData, FlushedShard, Freeing};
 use crate::registries::lazy_free::LazyFreeItem;
+use crate::services::events::event_of_database;
+use crate::services::invalidation::invalidate_all;
+use crate::services::watch::touch_emptied;
+use crate::services::watch::touch_swapped;
 
-impl ShardLocks<'_> {
-    /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
-    /// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
-    /// it has. Returns the number of keys.
-    ///
-    /// Under a [`MultiShardGuard`](crate::MultiShardGuard) of all shards they stay locked, so the reaper frees in any
-    /// case.
-    ///
-    /// # Errors
-    ///
-    /// [`Busy`] if the locks are a worker's and a shard is busy, and those of `judge`, which is asked when all shards
-    /// are locked. Nothing is removed then.
-    pub fn try_flush<E: From<Busy>>(
-        &mut self,
-        dbs: impl IntoIterator<Item = DbIndex>,
-        freeing: Freeing,
-        judge: impl FnOnce() -> Result<(), E>,
-    ) -> Result<u64, E> {
-        let keyspace = self.keyspace();
-        let is_within = self.is_within();
-        let dbs: DbSet = dbs.into_iter().collect();
-        let (mut data, mut keys) = (FlushedData::default(), 0);
-        let mut all = self.try_lock_all()?;
-        judge()?;
-        let undo = all.locks().thread.undo.clone();
-        all.locks().touch_emptied(&dbs);
-        all.locks().invalidate_all();
-        let mut being_saved = keyspace.keys_being_saved(&dbs);
-        // What can be taken back, or is being saved, leaves database by database.
-        let leaves_whole = undo.is_none() && being_saved.is_empty();
-        let mut emptied = DbSet::default();
-        for held in all.locks().all_held() {
-            // Most of many databases are in few of the shards.
-            let used: Vec<DbIndex> = held.shard.used().intersection(&dbs).collect();
-            let logged = |db: &&DbIndex| db.get() == 0 || held.stats.dbs.get(**db).keys.get() > 0;
-            used.iter().filter(logged).for_each(|db| emptied.insert(*db));
-            let has_others = !held.shard.used().is_subset(&dbs);
-            if leaves_whole && !has_others && held.shard.snapshot.is_none() {
-                keys += take_shard(keyspace, held, &mut data);
-                held.publish_next_deadline(keyspace);
-                keyspace.follow_size(held.stats);
+/// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
+/// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
+/// it has. Returns the number of keys.
+///
+/// Under a [`MultiShardGuard`](crate::MultiShardGuard) of all shards they stay locked, so the reaper frees in any
+/// case.
+///
+/// # Errors
+///
+/// [`Busy`] if the locks are a worker's and a shard is busy, and those of `judge`, which is asked when all shards
+/// are locked. Nothing is removed then.
+pub fn try_flush_dbs<E: From<Busy>>(
+    locks: &mut ShardLocks<'_>,
+    dbs: impl IntoIterator<Item = DbIndex>,
+    freeing: Freeing,
+    judge: impl FnOnce() -> Result<(), E>,
+) -> Result<u64, E> {
+    let keyspace = locks.keyspace();
+    let is_within = locks.is_within();
+    let dbs: DbSet = dbs.into_iter().collect();
+    let (mut data, mut keys) = (FlushedData::default(), 0);
+    let mut all = locks.try_lock_all()?;
+    judge()?;
+    let undo = all.locks().thread.undo.clone();
+    touch_emptied(all.locks(), &dbs);
+    invalidate_all(all.locks());
+    let mut being_saved = keys_being_saved(keyspace, &dbs);
+    // What can be taken back, or is being saved, leaves database by database.
+    let leaves_whole = undo.is_none() && being_saved.is_empty();
+    let mut emptied = DbSet::default();
+    for held in all.locks().all_held() {
+        // Most of many databases are in few of the shards.
+        let used: Vec<DbIndex> = held.shard.used().intersection(&dbs).collect();
+        let logged = |db: &&DbIndex| db.get() == 0 || held.stats.dbs.get(**db).keys.get() > 0;
+        used.iter().filter(logged).for_each(|db| emptied.insert(*db));
+        let has_others = !held.shard.used().is_subset(&dbs);
+        if leaves_whole && !has_others && held.shard.snapshot.is_none() {
+            keys += take_shard(keyspace, held, &mut data);
+            keyspace.publish_next_deadline(held);
+            held.stats.follow_size(&keyspace.pressure);
+            continue;
+        }
+        for db in used.iter().copied() {
+            let being_saved = being_saved.remove(&(held.index, db)).unwrap_or_default();
+            if let Some(undo) = &undo {
+                keys += undo.flush(held, db, being_saved) as u64;
                 continue;
             }
-            for db in used.iter().copied() {
-                let being_saved = being_saved.remove(&(held.index, db)).unwrap_or_default();
-                if let Some(undo) = &undo {
-                    keys += undo.flush(held, db, being_saved) as u64;
-                    continue;
-                }
-                let (mut table, mut bytes) = take_table(keyspace, held, db);
-                keys += table.len() as u64;
-                for key in &being_saved {
-                    bytes -= keyspace.save_flushed(&mut table, key);
-                }
-                if let Some(table) = held.shard.save_flushed(db, table, bytes)
-                    && !table.is_empty()
-                {
-                    data.push_table(table, bytes);
-                }
+            let (mut table, mut bytes) = take_table(keyspace, held, db);
+            keys += table.len() as u64;
+            for key in &being_saved {
+                bytes -= save_flushed(keyspace, &mut table, key);
             }
-            if !used.is_empty() {
-                held.publish_next_deadline(keyspace);
-                keyspace.follow_size(held.stats);
+            let table = match &mut held.shard.snapshot {
+                Some(part) => part.flushed(db, table, bytes),
+                None => Some(table),
+            };
+            if let Some(table) = table
+                && !table.is_empty()
+            {
+                data.push_table(table, bytes);
             }
         }
-        if let Some(pending) = all.locks().thread.effects.pending.as_ref() {
-            // Of thousands of databases most have no keys, and a load locks all shards for each of these.
-            emptied.iter().for_each(|db| pending.push_flush(db));
+        if !used.is_empty() {
+            keyspace.publish_next_deadline(held);
+            held.stats.follow_size(&keyspace.pressure);
         }
-        dbs.iter().for_each(|db| all.locks().event_of_database(Event::Flush, db));
-        all.locks().note_waiters_of(&dbs);
+    }
+    if let Some(batch) = all.locks().thread.effects.batch.as_ref() {
+        // Of thousands of databases most have no keys, and a load locks all shards for each of these.
+        emptied.iter().for_each(|db| batch.record_flush(db));
+    }
+    dbs.iter().for_each(|db| event_of_database(all.locks(), Event::Flush, db));
+    note_waiters_of(all.locks(), &dbs);
+    if let Some(undo) = &undo {
+        undo.begin_epoch();
+    }
+    drop(all);
+    match freeing {
+        Freeing::Now if !is_within => {
+            data.free_all_but_large(&mut |entry| keyspace.discard(LazyFreeItem::Entry(entry)));
+        }
+        _ if data.is_empty() => {}
+        freeing => keyspace.discard(LazyFreeItem::Flushed(data, freeing)),
+    }
+    Ok(keys)
+}
+
+/// The same for threads that may wait.
+pub fn flush_dbs(
+    locks: &mut ShardLocks<'_>,
+    dbs: impl IntoIterator<Item = DbIndex>,
+    freeing: Freeing,
+) -> u64 {
+    try_flush_dbs(locks, dbs, freeing, || Ok::<(), Busy>(())).expect("it waits")
+}
+
+/// Exchanges two databases: SWAPDB.
+pub fn swap_dbs(locks: &mut ShardLocks<'_>, a: DbIndex, b: DbIndex, now_ms: i64) {
+    if a == b {
+        return;
+    }
+    let keyspace = locks.keyspace();
+    let mut all = locks.lock_all();
+    let undo = all.locks().thread.undo.clone();
+    touch_swapped(all.locks(), a, b, now_ms);
+    invalidate_all(all.locks());
+    for held in all.locks().all_held() {
         if let Some(undo) = &undo {
-            undo.begin_epoch();
+            undo.swap(held);
         }
-        drop(all);
-        match freeing {
-            Freeing::Now if !is_within => {
-                data.free_all_but_large(&mut |entry| keyspace.discard(LazyFreeItem::Entry(entry)));
-            }
-            _ if data.is_empty() => {}
-            freeing => keyspace.discard(LazyFreeItem::Flushed(data, freeing)),
-        }
-        Ok(keys)
+        held.shard.swap(a, b);
+        held.stats.dbs.swap(a, b);
+        held.stats.changes.add(1);
+        let latest = keyspace.version_after(held.stats.changes.get());
+        held.stats.versions.renew_all(latest);
     }
-
-    /// The same for threads that may wait.
-    pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
-        self.try_flush(dbs, freeing, || Ok::<(), Busy>(())).expect("it waits")
+    note_waiters_of(all.locks(), &DbSet::from_iter([a, b]));
+    if let Some(undo) = &undo {
+        undo.swapped(a, b);
     }
-
-    /// Exchanges two databases: SWAPDB.
-    pub fn swap(&mut self, a: DbIndex, b: DbIndex, now_ms: i64) {
-        if a == b {
-            return;
-        }
-        let keyspace = self.keyspace();
-        let mut all = self.lock_all();
-        let undo = all.locks().thread.undo.clone();
-        all.locks().touch_swapped(a, b, now_ms);
-        all.locks().invalidate_all();
-        for held in all.locks().all_held() {
-            if let Some(undo) = &undo {
-                undo.swap(held);
-            }
-            held.shard.swap(a, b);
-            held.stats.dbs.swap(a, b);
-            held.stats.changes.add(1);
-            let latest = keyspace.version_after(held.stats.changes.get());
-            held.stats.versions.renew_all(latest);
-        }
-        all.locks().note_waiters_of(&DbSet::from_iter([a, b]));
-        if let Some(undo) = &undo {
-            undo.swapped(a, b);
-        }
-        keyspace.save_swapped(a, b);
-        keyspace.swaps.fetch_add(1, Ordering::Relaxed);
-        if let Some(pending) = all.locks().thread.effects.pending.as_ref() {
-            pending.push_swap(a, b);
-        }
-        [a, b].into_iter().for_each(|db| all.locks().event_of_database(Event::Swap, db));
+    save_swapped(keyspace, a, b);
+    keyspace.swaps.fetch_add(1, Ordering::Relaxed);
+    if let Some(batch) = all.locks().thread.effects.batch.as_ref() {
+        batch.record_swap(a, b);
     }
+    [a, b].into_iter().for_each(|db| event_of_database(all.locks(), Event::Swap, db));
+}
 
-    /// Notes all keys of some databases as ready that have waiters. All shards are locked.
-    pub(crate) fn note_waiters_of(&mut self, dbs: &DbSet) {
-        let Self { together, thread, .. } = self;
-        for held in together {
-            let Some(waiters) = held.shard.waiters.as_deref() else { continue };
-            for (db, key) in waiters.keys_of(dbs) {
-                thread.effects.notices().ready.note(*db, key);
-            }
+/// Notes all keys of some databases as ready that have waiters. All shards are locked.
+pub(crate) fn note_waiters_of(locks: &mut ShardLocks<'_>, dbs: &DbSet) {
+    let ShardLocks { together, thread, .. } = locks;
+    for held in together {
+        let Some(waiters) = held.shard.waiters.as_deref() else { continue };
+        for (db, key) in waiters.keys_of(dbs) {
+            thread.effects.notices().ready.note(*db, key);
         }
-    }
-
-    /// Sets the counts of hits, misses, expired and evicted keys to zero: CONFIG RESETSTAT.
-    pub fn reset_stats(&mut self) {
-        for index in 0..self.keyspace().shard_count() {
-            let stats = self.held(index).stats;
-            for counter in [&stats.hits, &stats.misses, &stats.expired, &stats.evicted] {
-                counter.set(0);
-            }
-        }
-        self.end_steps();
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         for (flushes, expected) in [(1, DATABASES), (2, 0)] {
             LOOKUPS.set(0);
             assert_eq!(
-                locks.flush(keyspace.db_indices(), Freeing::Now),
+                flush_dbs(&mut locks, keyspace.db_indices(), Freeing::Now),
                 expected as u64,
                 "flush {flushes}"
             );
@@ -261,8 +261,8 @@ mod tests {
         all.locks().rollback();
         drop(all);
         records.0.lock().clear();
-        assert_eq!(locks.flush(keyspace.db_indices(), Freeing::Now), 1);
-        assert_eq!(locks.flush(keyspace.db_indices(), Freeing::Now), 0);
+        assert_eq!(flush_dbs(&mut locks, keyspace.db_indices(), Freeing::Now), 1);
+        assert_eq!(flush_dbs(&mut locks, keyspace.db_indices(), Freeing::Now), 0);
         const FLUSH: u8 = 6;
         assert_eq!(*records.0.lock(), [vec![FLUSH, 0, FLUSH, 1], vec![FLUSH, 0]]);
     }
@@ -277,7 +277,7 @@ mod tests {
             locks.db(db, key.hash(), 0).set(key, b"value", Expiry::Never).unwrap();
         }
         LOOKUPS.set(0);
-        assert_eq!(locks.flush(keyspace.db_indices().skip(500), Freeing::Now), 50);
+        assert_eq!(flush_dbs(&mut locks, keyspace.db_indices().skip(500), Freeing::Now), 50);
         // Those that keep their keys are asked for both of their deadlines.
         assert_eq!(LOOKUPS.get(), 50 + 2 * 50);
         let sizes = keyspace.sizes(0).into_iter().map(|(db, stats)| (db, stats.keys));
@@ -307,9 +307,9 @@ mod tests {
             let entries = keyspace.memory().entries;
             let mut keys = 0;
             for db in keyspace.db_indices().take(begin_with) {
-                keys += locks.flush([db], Freeing::Later);
+                keys += flush_dbs(&mut locks, [db], Freeing::Later);
             }
-            keys += locks.flush(keyspace.db_indices(), Freeing::Later);
+            keys += flush_dbs(&mut locks, keyspace.db_indices(), Freeing::Later);
             let memory = keyspace.memory();
             assert!(memory.lazy_free >= entries, "what waits is counted");
             let next_ms = keyspace.next_deadline_ms();

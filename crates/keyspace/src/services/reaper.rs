@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::access::expire::expire_next;
+use crate::access::hash_deadlines::expire_next_fields;
 use crate::access::keyspace::Keyspace;
 use crate::access::shard::Held;
 use crate::access::shard_locks::ShardLocks;
@@ -22,7 +24,12 @@ use crate::clock::Clock;
 use crate::data::deadline::NO_DEADLINE;
 use crate::db_index::DbIndex;
 use crate::registries::reaper_wakeup::Left;
+use crate::services::aging::age_some;
 use crate::services::evict::Evicted;
+use crate::services::evict::evict;
+use crate::services::invalidation::trim_cached_keys;
+use crate::services::waiters::forget_others;
+use crate::services::watch::end_dropped_watches;
 
 /// At most this many deadlines are handled under one lock: some microseconds.
 const EXPIRE_BATCH: usize = 32;
@@ -114,8 +121,8 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         }
         let now_ms = clock.now_ms();
         let mut locks = keyspace.locks();
-        locks.forget_others();
-        locks.end_dropped_watches();
+        forget_others(&mut locks);
+        end_dropped_watches(&mut locks);
         if keyspace.cached.is_congested() {
             // The keys that it would remove are invisible, or can wait: there would be more to tell.
             drop(locks);
@@ -123,16 +130,16 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
             continue;
         }
         let begun = Instant::now();
-        let expired = locks.expire_some(now_ms);
+        let expired = expire_some(&mut locks, now_ms);
         let nanos = begun.elapsed().as_nanos() as u64;
         keyspace.expiry_nanos.fetch_add(nanos, Ordering::Relaxed);
         keyspace.longest_expiry_nanos.fetch_max(nanos, Ordering::Relaxed);
         let evicted = match keyspace.is_following() {
-            false => locks.evict(now_ms, EVICT_BATCH),
+            false => evict(&mut locks, now_ms, EVICT_BATCH),
             true => Evicted::Nothing,
         };
-        let trimmed = locks.trim_cached_keys();
-        let aged = locks.age_some(now_ms);
+        let trimmed = trim_cached_keys(&mut locks);
+        let aged = age_some(&mut locks, now_ms);
         // Those who waited for the removed keys are told now, not after the sleep.
         drop(locks);
         let is_idle = [expired, trimmed, aged] == [Left::Nothing; 3];
@@ -165,54 +172,51 @@ fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
     aging_ms.min(deadline_ms).max(GRANULARITY_MS)
 }
 
-impl ShardLocks<'_> {
-    /// Removes all keys whose deadline has come: what the reaper does, for keyspaces without one. The lock
-    /// of a shard is released after every few keys.
-    pub fn expire_due(&mut self, now_ms: i64) {
-        while self.expire_some(now_ms) == Left::Something {}
-    }
+/// Removes all keys whose deadline has come: what the reaper does, for keyspaces without one. The lock
+/// of a shard is released after every few keys.
+pub fn expire_due(locks: &mut ShardLocks<'_>, now_ms: i64) {
+    while expire_some(locks, now_ms) == Left::Something {}
+}
 
-    /// One round over all shards, a batch of keys from each.
-    fn expire_some(&mut self, now_ms: i64) -> Left {
-        let mut left = Left::Nothing;
-        let keyspace = self.keyspace();
-        if keyspace.is_following() {
-            return left;
-        }
-        let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
-        for (index, (keys_ms, fields_ms)) in times.enumerate() {
-            if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {
-                // A program may hold it without end: it comes after the next sleep again.
-                if self.try_reach_shard(index)
-                    && self.expire_shard(index, now_ms) == Left::Something
-                {
-                    left = Left::Something;
-                }
-                self.release();
-            }
-        }
-        left
+/// One round over all shards, a batch of keys from each.
+fn expire_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
+    let mut left = Left::Nothing;
+    let keyspace = locks.keyspace();
+    if keyspace.is_following() {
+        return left;
     }
+    let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
+    for (index, (keys_ms, fields_ms)) in times.enumerate() {
+        if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {
+            // A program may hold it without end: it comes after the next sleep again.
+            if locks.try_reach_shard(index) && expire_shard(locks, index, now_ms) == Left::Something
+            {
+                left = Left::Something;
+            }
+            locks.release();
+        }
+    }
+    left
+}
 
-    /// Removes keys of one shard whose deadline has come, in the order of their deadlines, until
-    /// none is left or [`EXPIRE_BATCH`] items of the heaps were handled.
-    fn expire_shard(&mut self, index: usize, now_ms: i64) -> Left {
-        let keyspace = self.keyspace();
-        for _ in 0..EXPIRE_BATCH {
-            let due = next_due(self.held(index), now_ms);
-            // Another server may decide about it by now.
-            let Some((db, what)) = due.filter(|_| !keyspace.is_following()) else { break };
-            let mut db = self.shard_db(index, db, now_ms);
-            match what {
-                Due::Key => db.expire_next(),
-                Due::Fields => db.expire_next_fields(),
-            }
+/// Removes keys of one shard whose deadline has come, in the order of their deadlines, until
+/// none is left or [`EXPIRE_BATCH`] items of the heaps were handled.
+fn expire_shard(locks: &mut ShardLocks<'_>, index: usize, now_ms: i64) -> Left {
+    let keyspace = locks.keyspace();
+    for _ in 0..EXPIRE_BATCH {
+        let due = next_due(locks.held(index), now_ms);
+        // Another server may decide about it by now.
+        let Some((db, what)) = due.filter(|_| !keyspace.is_following()) else { break };
+        let mut db = locks.shard_db(index, db, now_ms);
+        match what {
+            Due::Key => expire_next(&mut db),
+            Due::Fields => expire_next_fields(&mut db),
         }
-        let held = self.held(index);
-        held.publish_next_deadline(keyspace);
-        let is_due = next_due(held, now_ms).is_some() && !keyspace.is_following();
-        if is_due { Left::Something } else { Left::Nothing }
     }
+    let held = locks.held(index);
+    keyspace.publish_next_deadline(held);
+    let is_due = next_due(held, now_ms).is_some() && !keyspace.is_following();
+    if is_due { Left::Something } else { Left::Nothing }
 }
 
 /// What is due.

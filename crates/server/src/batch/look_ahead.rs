@@ -1,7 +1,7 @@
 //! What a batch will need: lines of the cache, and values on disk.
 
 use tierce_collections::same_bytes;
-use tierce_keyspace::{Busy, ShardLocks};
+use tierce_keyspace::{Busy, ShardLocks, prefetch_elements};
 use tierce_wire::resp::Args;
 
 use super::{BatchRunner, ELEMENTS_MIN};
@@ -59,7 +59,7 @@ impl<'k> BatchRunner<'k, '_> {
         let elements = self.batch.iter(input).take_while(is_alike).map(|args| args.at(at));
         let key = self.kernel.keyspace.key(&first[at - 1]);
         if locks.try_reach(key.hash()) {
-            locks.db(caller.db, key.hash(), now_ms).prefetch_elements(key, elements);
+            prefetch_elements(&mut locks.db(caller.db, key.hash(), now_ms), key, elements);
         }
     }
 

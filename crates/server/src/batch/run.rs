@@ -1,6 +1,6 @@
 //! Runs the requests of a batch in order.
 
-use tierce_keyspace::ShardLocks;
+use tierce_keyspace::{ShardLocks, tell_invalidated};
 use tierce_output::Output;
 use tierce_wire::resp::Args;
 
@@ -285,7 +285,7 @@ impl<'k> BatchRunner<'k, '_> {
 
     /// Tells the invalidations that changes have led to, and writes the caller's messages.
     fn tell(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>, output: &mut Output) {
-        locks.tell_invalidated();
+        tell_invalidated(locks);
         let proto = caller.proto;
         caller.catch_up(&self.kernel.pubsub, output, proto);
     }

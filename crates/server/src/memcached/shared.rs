@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use tierce_keyspace::{DbIndex, Freeing};
+use tierce_keyspace::{DbIndex, Freeing, flush_dbs};
 
 use super::counters::{Counters, Totals};
 use super::prefixes::Prefixes;
@@ -110,7 +110,7 @@ impl Shared {
         if !kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))
             && self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok()
         {
-            all.locks().flush([self.db], Freeing::Later);
+            flush_dbs(all.locks(), [self.db], Freeing::Later);
         }
     }
 }

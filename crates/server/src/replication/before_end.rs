@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use tierce_keyspace::expire_due;
 
 use super::quiet::{self, Question};
 use crate::clock::unix_ms;
@@ -97,7 +98,7 @@ fn wait(server: &Server, until_ms: i64) -> Outcome {
 
 /// What has expired is in the stream then, and nothing expires any more. `false` if the server is a replica by now.
 fn end_expiry(server: &Server) -> bool {
-    server.keyspace.locks().expire_due(unix_ms());
+    expire_due(&mut server.keyspace.locks(), unix_ms());
     quiet::end_expiry(server, || !server.role.is_replica())
 }
 

@@ -8,7 +8,7 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 use tierce_keyspace::{
-    CODE_NAME_LEN_MAX, CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Marks, ShardLocks,
+    CODE_NAME_LEN_MAX, CodeEditor, CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Marks, ShardLocks,
 };
 use tierce_rdb::{self as rdb, Kind, StreamId, ValuePart};
 
@@ -219,7 +219,7 @@ fn parse<'de, T: Deserialize<'de>>(line: &'de [u8]) -> Result<T, Refused> {
 /// Returns the name.
 fn put_library(locks: &mut ShardLocks<'_>, library: &Library) -> Result<Vec<u8>, Refused> {
     let name = library_name(&library.source.0)?;
-    locks.edit_code().put(CodeKind::Library, &name, library.source.0.as_slice());
+    CodeEditor::lock(locks).put(CodeKind::Library, &name, library.source.0.as_slice());
     Ok(name)
 }
 
@@ -229,7 +229,7 @@ fn put_script(locks: &mut ShardLocks<'_>, script: Script) -> Result<Vec<u8>, Ref
     if !(1..=CODE_NAME_LEN_MAX).contains(&name.len()) {
         return Err(format!("a script's name has 1 to {CODE_NAME_LEN_MAX} bytes"));
     }
-    locks.edit_code().put(CodeKind::Script, &name, source);
+    CodeEditor::lock(locks).put(CodeKind::Script, &name, source);
     Ok(name)
 }
 

@@ -9,8 +9,8 @@ use tierce_collections::CollectionKind;
 use tierce_harness::effort;
 use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{
-    CodeKind, CollectionPart, IntText, ItemNote, Keyspace, Marks, Options, SavedCollection,
-    SavedValue, Snapshot, SnapshotPiece,
+    CodeEditor, CodeKind, CollectionPart, IntText, ItemNote, Keyspace, Marks, Options,
+    SavedCollection, SavedValue, Snapshot, SnapshotPiece,
 };
 
 use super::super::commands::Executor;
@@ -228,10 +228,10 @@ proptest! {
             db.restore_item(key, &value[..], tierce_keyspace::Expiry::Never, *note).unwrap();
         }
         for (name, source) in &scripts {
-            locks.edit_code().put(CodeKind::Script, name, source.clone());
+            CodeEditor::lock(&mut locks).put(CodeKind::Script, name, source.clone());
         }
         let library = "#!lua name=lib\nredis.register_function('f', function() return 'ä\"' end)";
-        locks.edit_code().put(CodeKind::Library, b"lib", library.as_bytes());
+        CodeEditor::lock(&mut locks).put(CodeKind::Library, b"lib", library.as_bytes());
         drop(locks);
         let lines = exported(&original);
         let is_json = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).is_ok();

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
-use tierce_keyspace::{Cancelled, Reason};
+use tierce_keyspace::{Cancelled, Reason, forget_waiter};
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
@@ -35,7 +35,7 @@ pub(crate) const ENDED_BY_ROLE: CommandError = CommandError::new(
 pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
     if let Awaited::Keys { waiter, .. } = awaited {
         waiter.state.cancel(GONE);
-        kernel.keyspace.worker_locks(worker).forget_waiter(waiter);
+        forget_waiter(&mut kernel.keyspace.worker_locks(worker), waiter);
     }
     if let Awaited::Confirmations { to, .. } = awaited {
         let _ = kernel.stop_confirming(*to);
@@ -128,7 +128,7 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
     }
     let Some(pending) = caller.end_wait() else { return true };
     if let Awaited::Keys { waiter, .. } = &pending.awaited {
-        kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
+        forget_waiter(&mut kernel.keyspace.worker_locks(caller.client.conn.worker), waiter);
     }
     if pending.is_heard {
         let mut reply = Reply::new(output, caller.proto);

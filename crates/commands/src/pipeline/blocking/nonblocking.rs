@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use tierce_keyspace::{Cancelled, Reason};
+use tierce_keyspace::{Cancelled, Reason, forget_waiter_later};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
@@ -174,7 +174,7 @@ fn stop(kernel: &Kernel, deferred: &Deferred, reason: Reason, leaving: Leaving) 
         Ending::TooLate => return false,
         Ending::Now => kernel.offload.forget(deferred),
         Ending::Of(waiter) => match waiter.state.cancel(reason) {
-            Cancelled::Now => kernel.keyspace.forget_waiter_later(&waiter),
+            Cancelled::Now => forget_waiter_later(&kernel.keyspace, &waiter),
             // The holder of the claim answers.
             Cancelled::ByAnother | Cancelled::TooLate => return false,
         },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tierce_keyspace::{ShardLocks, interleaving};
+use tierce_keyspace::{ShardLocks, events_len, interleaving};
 use tierce_lua::{Host, LogLevel, NoSuchCommand, Replication, Stop};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
@@ -324,7 +324,7 @@ fn publish(ctx: &mut Context<'_, '_>, outbox: &mut Outbox, kind: Kind) -> Result
             return Err(StartOver::Elsewhere);
         }
     }
-    outbox.publish(kind, channel, message, ctx.guard.locks.events_len());
+    outbox.publish(kind, channel, message, events_len(ctx.guard.locks));
     ctx.reply.count(pubsub.receivers(kind, channel));
     Ok(Ok(()))
 }

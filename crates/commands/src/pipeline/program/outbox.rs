@@ -3,7 +3,7 @@
 //! It happens when the program has ended, so nothing of a run is seen that was taken back. Messages come between the
 //! events of the program's changes in the order of its calls, unless it takes long to deliver them: then behind.
 
-use tierce_keyspace::ShardLocks;
+use tierce_keyspace::{ShardLocks, deliver_events};
 use tierce_lua::LogLevel;
 use tierce_wire::resp::Args;
 
@@ -150,7 +150,7 @@ impl Outbox {
     ) {
         let mut work = WEIGHT_MAX;
         for Message { kind, channel, text, events } in &self.messages {
-            locks.deliver_events(*events);
+            deliver_events(locks, *events);
             match (kind, pace) {
                 (Kind::ShardChannel, _) => {
                     kernel.pubsub.publish_to_shard(channel, text, None);

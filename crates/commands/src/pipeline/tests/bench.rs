@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tierce_engine::log::Log;
 use tierce_keyspace::log::{LogSink, RecordKind};
-use tierce_keyspace::{DbIndex, Keyspace, Options, ShardLocks};
+use tierce_keyspace::{DbIndex, Keyspace, Options, ShardLocks, for_each_entry};
 use tierce_output::Output;
 use tierce_wire::resp::{OwnedArgs, Proto, ReplyDecoder, Value};
 
@@ -263,7 +263,7 @@ impl Bench {
         let (keyspace, mut bytes) = (&self.kernel.keyspace, 0);
         for db in keyspace.db_indices() {
             let add = |entry: &tierce_keyspace::Entry| bytes += entry.allocated_bytes() as u64;
-            keyspace.locks().for_each(db, NOW_MS, add);
+            for_each_entry(&mut keyspace.locks(), db, NOW_MS, add);
         }
         assert_eq!(keyspace.memory().entries, bytes, "{what}");
     }
@@ -276,7 +276,7 @@ impl Bench {
         for db in 0..4 {
             let mut keys = Vec::new();
             let db = self.kernel.keyspace.db_index(db).expect("there are four");
-            self.kernel.keyspace.locks().for_each(db, NOW_MS, |entry| {
+            for_each_entry(&mut self.kernel.keyspace.locks(), db, NOW_MS, |entry| {
                 keys.push((entry.key().to_vec(), entry.value_type().name()));
             });
             keys.sort();

@@ -5,7 +5,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tierce_keyspace::{Claimed, DbIndex, STREAM_NAME_LEN, ShardLocks, WaitKey, Waiter};
+use tierce_keyspace::{
+    Claimed, DbIndex, STREAM_NAME_LEN, ShardLocks, WaitKey, Waiter, take_unserved,
+};
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
@@ -73,7 +75,7 @@ fn serve(kernel: &Kernel, key: &str) -> Vec<WaitKey> {
     locks.note_ready(&wait_key(key));
     pipeline::serve(kernel, &mut locks, kernel.counters(0), &mut Output::new(), NOW_MS);
     locks.release();
-    locks.take_unserved();
+    take_unserved(&mut locks);
     locks.take_ready()
 }
 

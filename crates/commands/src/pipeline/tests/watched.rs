@@ -1,7 +1,7 @@
 //! What is a change of a key that is watched.
 
 use tierce_collections::Hash;
-use tierce_keyspace::{DbIndex, Editor, Error, Missing, Watch};
+use tierce_keyspace::{DbIndex, Editor, Error, Missing, Watch, watch_key};
 use tierce_wire::resp::Proto;
 
 use super::bench::{Bench, NOW_MS, Way};
@@ -19,7 +19,7 @@ fn hdel_of_a_field_that_is_due_is_no_change() {
     };
     let (mut locks, mut watch) = (keyspace.locks(), Watch::new(&keyspace));
     locks.db(DbIndex::ZERO, key.hash(), NOW_MS).edit(key, Missing::Create, put).unwrap();
-    locks.watch(&mut watch, DbIndex::ZERO, key, NOW_MS);
+    watch_key(&mut locks, &mut watch, DbIndex::ZERO, key, NOW_MS);
     drop(locks);
     for (field, reply) in [("due", 0), ("live", 1)] {
         let call = ["HDEL", "hash", field].map(Into::into).into();
@@ -174,7 +174,13 @@ fn calls_change_what_is_watched_as_in_redis() {
         bench.run(Way::Alone, &CONTENTS.iter().map(|line| words(line)).collect::<Vec<_>>());
         let (name, is_changed) = (&key[..key.len() - 1], key.ends_with('+'));
         let mut watch = Watch::new(&keyspace);
-        keyspace.locks().watch(&mut watch, DbIndex::ZERO, keyspace.key(name.as_bytes()), NOW_MS);
+        watch_key(
+            &mut keyspace.locks(),
+            &mut watch,
+            DbIndex::ZERO,
+            keyspace.key(name.as_bytes()),
+            NOW_MS,
+        );
         bench.run(Way::Alone, &[words(call)]);
         assert_eq!(watch.is_dirty(NOW_MS), is_changed, "{call}: {name}");
     }

@@ -55,7 +55,7 @@ impl ShardLocks<'_> {
     #[must_use]
     pub fn undo_bytes(&self) -> usize {
         let Some(undo) = &self.thread.undo else { return 0 };
-        undo.recorded.borrow().memory_bytes() + self.thread.effects.pending_len()
+        undo.recorded.borrow().memory_bytes() + self.thread.effects.unlogged_len()
     }
 
     pub(super) fn undo_log(&self) -> &UndoLog {

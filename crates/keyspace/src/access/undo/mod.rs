@@ -42,6 +42,7 @@ use std::cell::RefCell;
 
 use crate::access::effects::EffectsMark;
 
+pub(crate) use cover::{cover, cover_bytes};
 pub(crate) use record::EditRecording;
 use record::Recorded;
 

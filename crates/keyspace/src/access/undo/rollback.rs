@@ -3,9 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use super::Savepoint;
+use super::cover::find_any;
 use super::step::{Counted, Edits, KeyAt, Moved, Step, Written};
 use crate::access::accounting::Accounting;
 use crate::access::db::Db;
+use crate::access::notices::withdraw_waiter;
+use crate::access::saving::{save_moved, save_swapped};
 use crate::access::shard_locks::ShardLocks;
 use crate::data::collections::convert::apply_to;
 use crate::data::collections::limits::LimitCells;
@@ -115,7 +118,7 @@ impl ShardLocks<'_> {
                 self.keyspace().set_code(kind, &name, source);
             }
             Step::Location(_) => {}
-            Step::Waits(waiter) => self.withdraw_waiter(&waiter),
+            Step::Waits(waiter) => withdraw_waiter(self, &waiter),
         }
     }
 
@@ -144,7 +147,7 @@ impl ShardLocks<'_> {
         let mut entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
         shell.put_on(&mut entry);
         if let Some(id) = entry.snapshot_id() {
-            self.keyspace().save_moved(id, from.db, &mut entry);
+            save_moved(self.keyspace(), id, from.db, &mut entry);
         }
         self.at_key(from).put_back(key, entry);
     }
@@ -171,7 +174,7 @@ impl Db<'_> {
         self.before_change(key.hash());
         let at = self.at;
         let after = Accounting::of(&entry);
-        if let Some(present) = self.find_any(key) {
+        if let Some(present) = find_any(self, key) {
             let before = Accounting::of(present);
             let old = std::mem::replace(present, entry);
             self.account(key.hash(), before, after);
@@ -203,7 +206,7 @@ impl Db<'_> {
 
     fn change_back(&mut self, key: Key<'_>, change: impl FnOnce(&mut Entry)) {
         self.before_change(key.hash());
-        let found = self.find_any(key);
+        let found = find_any(self, key);
         debug_assert!(found.is_some() || planted::is_any(), "steps are taken back in order");
         let Some(entry) = found else { return };
         let before = Accounting::of(entry);
@@ -264,6 +267,6 @@ fn swap_back(locks: &mut ShardLocks<'_>, a: DbIndex, b: DbIndex) {
         held.shard.swap(a, b);
         held.stats.dbs.swap(a, b);
     }
-    keyspace.save_swapped(a, b);
+    save_swapped(keyspace, a, b);
     keyspace.swaps.fetch_add(1, Ordering::Relaxed);
 }

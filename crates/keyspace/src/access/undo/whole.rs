@@ -6,6 +6,7 @@
 use super::UndoLog;
 use super::step::Step;
 use crate::access::keyspace::Keyspace;
+use crate::access::saving::save_flushed;
 use crate::access::shard::{Held, put_db, take_db};
 use crate::data::shard_db::ShardDb;
 use crate::db_index::DbIndex;
@@ -74,8 +75,8 @@ impl FlushedDb {
             snapshot.attach(walk);
         }
         put_db(held, self.index, self.db, self.figures);
-        held.publish_next_deadline(keyspace);
-        keyspace.follow_size(held.stats);
+        keyspace.publish_next_deadline(held);
+        held.stats.follow_size(&keyspace.pressure);
     }
 
     /// Does what is left of a flush.
@@ -84,7 +85,7 @@ impl FlushedDb {
         let mut bytes = db.entry_bytes;
         let mut table = Flushed::new(keyspace.cold_store(), db);
         for key in &being_saved {
-            bytes -= keyspace.save_flushed(&mut table, key);
+            bytes -= save_flushed(keyspace, &mut table, key);
         }
         let table = match (walk, &mut held.shard.snapshot) {
             (Some(walk), Some(snapshot)) => snapshot.take_aside(walk, table, bytes),

@@ -1,24 +1,34 @@
-//! Operations that belong together, on their way to the log: as one record, or, when they are longer than
-//! a piece, as a batch of several; see [`piece`](super::piece).
+//! Operations that a thread has done under its locks, on their way to the log: as one record, or, when they are longer
+//! than a piece, as several; see [`piece`](super::piece).
 //!
 //! Nothing is kept that is longer than about a piece, however long a value is: pieces are appended as they
 //! become full, with the shards still locked, and others append between them.
 
+use std::cell::{RefCell, RefMut};
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::piece::BatchPiece;
-use crate::change::log::encode::{Out, RESTATEMENT};
+use crate::change::log::encode::{
+    Out, RESTATEMENT, begin_edits, encode_change, encode_code, encode_entry, encode_flush,
+    encode_place, encode_swap, end_edits,
+};
 use crate::change::log::sink::{LogSink, RecordKind, Sizes};
+use crate::change::stream_place::StreamPlace;
+use crate::change::{Change, Removal};
+use crate::data::code::CodeKind;
+use crate::data::entry::Entry;
+use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
 
 /// A buffer that is larger than this is not kept for the next record.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// Where records go, and how long they are.
-pub(crate) struct Outlet {
-    pub(crate) sink: Arc<dyn LogSink>,
+/// Where batches go, and how they are cut into records.
+pub(crate) struct BatchSink {
+    sink: Arc<dyn LogSink>,
     pub(crate) sizes: Sizes,
     /// The number of the next batch.
     batches: AtomicU64,
@@ -26,7 +36,7 @@ pub(crate) struct Outlet {
     marks_restatements: AtomicBool,
 }
 
-impl Outlet {
+impl BatchSink {
     pub(crate) fn new(sink: Arc<dyn LogSink>, sizes: Sizes) -> Self {
         let (batches, marks_restatements) = Default::default();
         Self { sink, sizes, batches, marks_restatements }
@@ -42,21 +52,29 @@ impl Outlet {
     }
 }
 
-impl fmt::Debug for Outlet {
+impl fmt::Debug for BatchSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outlet").field("sizes", &self.sizes).finish_non_exhaustive()
+        f.debug_struct("BatchSink").field("sizes", &self.sizes).finish_non_exhaustive()
     }
 }
 
 /// Operations that are not in the log yet, or not all of them.
+#[derive(Debug)]
+pub(crate) struct Batch<'k> {
+    log: &'k BatchSink,
+    recorded: RefCell<Recorded>,
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct RecordBatch {
+struct Recorded {
     ops: Vec<u8>,
     /// What is in the log already, if anything is.
     begun: Option<Begun>,
     /// Nothing may go to the log yet.
     is_held: bool,
     kind: RecordKind,
+    /// The first this many bytes of `ops` say only that keys expired.
+    expired: usize,
 }
 
 #[derive(Debug)]
@@ -68,100 +86,193 @@ struct Begun {
     record: Vec<u8>,
 }
 
-impl RecordBatch {
-    pub(crate) fn of(kind: RecordKind) -> Self {
-        Self { kind, ..Self::default() }
+/// How much there was at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BatchMark {
+    ops: usize,
+    expired: usize,
+}
+
+impl<'k> Batch<'k> {
+    #[inline]
+    pub(crate) fn new(log: &'k BatchSink, kind: RecordKind) -> Self {
+        Self { log, recorded: RefCell::new(Recorded { kind, ..Recorded::default() }) }
+    }
+
+    /// Appends to it, for as long as nobody else does.
+    #[inline]
+    pub(crate) fn writer(&self) -> BatchWriter<'_> {
+        BatchWriter { log: self.log, recorded: self.recorded.borrow_mut() }
     }
 
     #[inline]
-    pub(crate) fn ops(&mut self) -> &mut Vec<u8> {
-        &mut self.ops
+    pub(crate) fn record_change(&self, db: DbIndex, entry: &Entry, change: Change) {
+        let mut out = self.writer();
+        encode_change(&mut out, db, entry, change);
+        out.cut();
     }
 
+    /// The same for a key that has expired, which no command has removed.
+    #[cold]
+    pub(crate) fn record_expired(&self, db: DbIndex, entry: &Entry) {
+        let mut out = self.writer();
+        let is_all = out.recorded.ops.len() == out.recorded.expired;
+        encode_change(&mut out, db, entry, Change::Removed(Removal::Expired));
+        if is_all {
+            out.recorded.expired = out.recorded.ops.len();
+        }
+        out.cut();
+    }
+
+    /// Says where the value of a key is on disk: a record of its own, apart from what has changed.
+    pub(crate) fn record_move(&self, db: DbIndex, entry: &Entry) {
+        let mut out = self.writer();
+        debug_assert!(!out.recorded.is_held, "what may be taken back is not cut");
+        out.finish();
+        let usual = std::mem::replace(&mut out.recorded.kind, RecordKind::Move);
+        encode_entry(&mut out, db, entry);
+        out.finish();
+        out.recorded.kind = usual;
+    }
+
+    /// Begins an operation on the collection of a key, whose edits go into what is returned.
     #[inline]
-    pub(crate) fn recorded(&self) -> &Vec<u8> {
-        &self.ops
+    pub(crate) fn record_edits(&self, db: DbIndex, key: &[u8]) -> Recording<'_> {
+        let mut out = self.writer();
+        let op = out.recorded.ops.len();
+        let edits = begin_edits(out.ops(), db, key, 0, None);
+        Recording { out, op, edits }
     }
 
-    /// Whether some of it is in the log already.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun.is_some()
+    pub(crate) fn record_flush(&self, db: DbIndex) {
+        encode_flush(self.writer().ops(), db);
     }
 
-    /// Appends an operation as a record of its own, of another kind than those before and after it.
-    pub(crate) fn append_apart(
-        &mut self,
-        outlet: &Outlet,
-        kind: RecordKind,
-        encode: impl FnOnce(&mut Appending<'_>),
-    ) {
-        debug_assert!(!self.is_held, "what may be taken back is not cut");
-        self.finish(outlet);
-        let usual = std::mem::replace(&mut self.kind, kind);
-        encode(&mut self.to(outlet));
-        self.finish(outlet);
-        self.kind = usual;
+    pub(crate) fn record_swap(&self, a: DbIndex, b: DbIndex) {
+        encode_swap(self.writer().ops(), a, b);
     }
 
-    pub(crate) fn hold(&mut self, is_held: bool) {
-        self.is_held = is_held;
+    pub(crate) fn record_code(&self, kind: CodeKind, name: &[u8], source: Option<&[u8]>) {
+        let mut out = self.writer();
+        encode_code(&mut out, kind, name, source);
+        out.cut();
     }
 
+    pub(crate) fn record_place(&self, place: Option<&StreamPlace>) {
+        encode_place(self.writer().ops(), place);
+    }
+
+    /// Whether nothing is recorded but that keys expired.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        let Recorded { ops, begun, expired, .. } = &*self.recorded.borrow();
+        begun.is_none() && ops.len() == *expired
+    }
+
+    /// With `is_held`, keeps everything here, however long it is: it may have to be taken back.
+    pub(crate) fn hold(&self, is_held: bool) {
+        let mut out = self.writer();
+        out.recorded.is_held = is_held;
+        out.cut();
+    }
+
+    /// Where [`Batch::truncate`] goes back to.
+    pub(crate) fn mark(&self) -> BatchMark {
+        let Recorded { ops, expired, .. } = &*self.recorded.borrow();
+        BatchMark { ops: ops.len(), expired: *expired }
+    }
+
+    /// Forgets what came behind a mark, which was made since everything is kept here.
+    pub(crate) fn truncate(&self, to: BatchMark) {
+        let mut recorded = self.recorded.borrow_mut();
+        recorded.ops.truncate(to.ops);
+        recorded.expired = to.expired;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ops(&self) -> Vec<u8> {
+        self.recorded.borrow().ops.clone()
+    }
+
+    /// Bytes of operations that are not in the log yet.
+    pub(crate) fn len(&self) -> usize {
+        self.recorded.borrow().ops.len()
+    }
+
+    /// Appends what there is, and is empty again. Whether there was anything that a command did: one that only
+    /// met a key that had expired need not wait until that is on the device, for until then the key
+    /// has its deadline there.
     #[inline]
-    pub(crate) fn to<'b>(&'b mut self, outlet: &'b Outlet) -> Appending<'b> {
-        Appending { batch: self, outlet }
+    pub(crate) fn append(&self) -> bool {
+        let mut out = self.writer();
+        let expired = std::mem::take(&mut out.recorded.expired);
+        out.finish() > expired
+    }
+}
+
+/// What appends to a batch.
+pub(crate) struct BatchWriter<'b> {
+    log: &'b BatchSink,
+    recorded: RefMut<'b, Recorded>,
+}
+
+impl BatchWriter<'_> {
+    /// Whether there is so much that the batch had better be finished, where that may be.
+    pub(crate) fn is_long(&self) -> bool {
+        self.recorded.begun.is_some() || self.recorded.ops.len() >= self.log.sizes.piece_len
     }
 
     /// Appends what is left, after which the whole batch counts, and is empty again. Returns how many
     /// bytes went to the log since it was last empty.
     #[inline]
-    pub(crate) fn finish(&mut self, outlet: &Outlet) -> usize {
-        if self.begun.is_some() {
-            return self.commit(outlet);
+    pub(crate) fn finish(&mut self) -> usize {
+        self.recorded.expired = 0;
+        if self.recorded.begun.is_some() {
+            return self.finish_pieces();
         }
-        let bytes = self.ops.len();
+        let bytes = self.recorded.ops.len();
         if bytes > 0 {
-            if outlet.marks(self.kind) {
-                self.ops.splice(..0, RESTATEMENT);
+            if self.log.marks(self.recorded.kind) {
+                self.recorded.ops.splice(..0, RESTATEMENT);
             }
-            outlet.sink.append(&self.ops, self.kind);
-            self.ops.clear();
-            if self.ops.capacity() > KEPT_BYTES_MAX {
-                self.ops.shrink_to(KEPT_BYTES_MAX);
+            self.log.sink.append(&self.recorded.ops, self.recorded.kind);
+            self.recorded.ops.clear();
+            if self.recorded.ops.capacity() > KEPT_BYTES_MAX {
+                self.recorded.ops.shrink_to(KEPT_BYTES_MAX);
             }
         }
         bytes
     }
 
     #[cold]
-    fn commit(&mut self, outlet: &Outlet) -> usize {
-        let ops = std::mem::take(&mut self.ops);
-        self.append(outlet, &ops, true);
-        self.begun.take().map_or(0, |begun| begun.bytes)
+    fn finish_pieces(&mut self) -> usize {
+        let ops = std::mem::take(&mut self.recorded.ops);
+        self.append_part(&ops, true);
+        self.recorded.begun.take().map_or(0, |begun| begun.bytes)
     }
 
     /// Appends the buffered changes as pieces.
     #[cold]
-    fn append_pieces(&mut self, outlet: &Outlet) {
-        let mut ops = std::mem::take(&mut self.ops);
-        for piece in ops.chunks(outlet.sizes.piece_len) {
-            self.append(outlet, piece, false);
+    fn append_pieces(&mut self) {
+        let mut ops = std::mem::take(&mut self.recorded.ops);
+        for piece in ops.chunks(self.log.sizes.piece_len) {
+            self.append_part(piece, false);
         }
         ops.clear();
-        ops.shrink_to(outlet.sizes.piece_len);
-        self.ops = ops;
+        ops.shrink_to(self.log.sizes.piece_len);
+        self.recorded.ops = ops;
     }
 
-    fn append(&mut self, outlet: &Outlet, ops: &[u8], is_last: bool) {
-        if self.begun.is_none() && outlet.marks(self.kind) {
-            self.append_piece(outlet, &RESTATEMENT, false);
+    fn append_part(&mut self, ops: &[u8], is_last: bool) {
+        if self.recorded.begun.is_none() && self.log.marks(self.recorded.kind) {
+            self.append_piece(&RESTATEMENT, false);
         }
-        self.append_piece(outlet, ops, is_last);
+        self.append_piece(ops, is_last);
     }
 
-    fn append_piece(&mut self, outlet: &Outlet, ops: &[u8], is_last: bool) {
-        let begun = self.begun.get_or_insert_with(|| Begun {
-            batch: outlet.batches.fetch_add(1, Ordering::Relaxed),
+    fn append_piece(&mut self, ops: &[u8], is_last: bool) {
+        let recorded = &mut *self.recorded;
+        let begun = recorded.begun.get_or_insert_with(|| Begun {
+            batch: self.log.batches.fetch_add(1, Ordering::Relaxed),
             pieces: 0,
             bytes: 0,
             record: Vec::new(),
@@ -169,59 +280,81 @@ impl RecordBatch {
         let piece = BatchPiece { batch: begun.batch, number: begun.pieces, is_last, ops };
         piece.write(&mut begun.record);
         if !planted::is(Fault::LongRecordsAreDropped) {
-            outlet.sink.append(&begun.record, self.kind);
+            self.log.sink.append(&begun.record, recorded.kind);
         }
         begun.pieces += 1;
         begun.bytes += begun.record.len();
     }
 }
 
-/// A batch that is being appended to, with the log it goes to.
-pub(crate) struct Appending<'b> {
-    batch: &'b mut RecordBatch,
-    outlet: &'b Outlet,
-}
-
-impl Appending<'_> {
-    /// Whether there is so much that the batch had better be finished, where that may be.
-    pub(crate) fn is_long(&self) -> bool {
-        self.batch.begun.is_some() || self.batch.ops.len() >= self.outlet.sizes.piece_len
-    }
-
-    pub(crate) fn finish(&mut self) -> usize {
-        self.batch.finish(self.outlet)
-    }
-}
-
-impl Out for Appending<'_> {
+impl Out for BatchWriter<'_> {
     #[inline]
     fn ops(&mut self) -> &mut Vec<u8> {
-        &mut self.batch.ops
+        &mut self.recorded.ops
     }
 
     #[cold]
     fn long(&mut self, bytes: &[u8]) {
-        let piece_len = self.outlet.sizes.piece_len;
-        if self.batch.is_held || self.batch.ops.len() + bytes.len() <= piece_len {
-            return self.batch.ops.extend_from_slice(bytes);
+        let piece_len = self.log.sizes.piece_len;
+        if self.recorded.is_held || self.recorded.ops.len() + bytes.len() <= piece_len {
+            return self.recorded.ops.extend_from_slice(bytes);
         }
-        self.batch.append_pieces(self.outlet);
+        self.append_pieces();
         let mut pieces = bytes.chunks_exact(piece_len);
         for piece in &mut pieces {
-            self.batch.append(self.outlet, piece, false);
+            self.append_part(piece, false);
         }
-        self.batch.ops.extend_from_slice(pieces.remainder());
+        self.recorded.ops.extend_from_slice(pieces.remainder());
     }
 
     fn part_len(&self) -> usize {
-        self.outlet.sizes.piece_len
+        self.log.sizes.piece_len
     }
 
     #[inline]
     fn cut(&mut self) {
-        if self.batch.ops.len() > self.outlet.sizes.piece_len && !self.batch.is_held {
-            self.batch.append_pieces(self.outlet);
+        if self.recorded.ops.len() > self.log.sizes.piece_len && !self.recorded.is_held {
+            self.append_pieces();
         }
+    }
+}
+
+/// An operation on the collection of a key while its edits are recorded. Forgotten unless it is kept.
+pub(crate) struct Recording<'b> {
+    out: BatchWriter<'b>,
+    /// Where the operation begins.
+    op: usize,
+    /// Where its edits begin.
+    edits: usize,
+}
+
+impl Recording<'_> {
+    /// Makes the edits a part of the record.
+    #[inline]
+    pub(crate) fn keep(mut self) {
+        end_edits(self.out.ops(), self.edits);
+        self.out.cut();
+        self.op = self.out.ops().len();
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        self.out.ops().truncate(self.op);
+    }
+}
+
+impl Deref for Recording<'_> {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.out.recorded.ops
+    }
+}
+
+impl DerefMut for Recording<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        self.out.ops()
     }
 }
 
@@ -245,13 +378,13 @@ mod tests {
     fn what_is_longer_than_a_piece_is_cut_and_comes_back_whole() {
         let records = Arc::new(Records::default());
         let sink = Arc::clone(&records) as Arc<dyn LogSink>;
-        let outlet = Outlet::new(sink, Sizes { piece_len: 100, ..Sizes::default() });
-        let mut batch = RecordBatch::default();
+        let log = BatchSink::new(sink, Sizes { piece_len: 100, ..Sizes::default() });
+        let batch = Batch::new(&log, RecordKind::Change);
+        let mut out = batch.writer();
         for lens in [&[3, 4][..], &[100], &[101], &[30, 250, 7], &[99, 1, 200, 0, 5], &[1000]] {
             let mut expected = Vec::new();
             for (number, len) in lens.iter().enumerate() {
                 let bytes = vec![number as u8 + 1; *len];
-                let mut out = batch.to(&outlet);
                 if len % 2 == 0 {
                     out.long(&bytes);
                 } else {
@@ -260,7 +393,7 @@ mod tests {
                 out.cut();
                 expected.extend(bytes);
             }
-            let bytes = batch.finish(&outlet);
+            let bytes = out.finish();
             let records = std::mem::take(&mut *records.0.lock());
             assert_eq!(bytes, records.iter().map(Vec::len).sum::<usize>());
             if expected.len() <= 100 {
@@ -277,7 +410,7 @@ mod tests {
             }
             assert_eq!(whole, Some(expected));
         }
-        assert_eq!(batch.finish(&outlet), 0);
+        assert_eq!(out.finish(), 0);
         assert!(records.0.lock().is_empty());
     }
 }

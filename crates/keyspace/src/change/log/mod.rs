@@ -1,10 +1,17 @@
 //! Makes a keyspace durable: every change is an operation in a log, which replay loads again.
 //!
-//! * `op`, `encode`: operations as bytes, and back. An operation states the new value of a key, not the request, so
-//!   replaying one twice, or on top of a later state of another key, does no harm.
-//! * `pending`: operations of the shards a thread holds locked, on their way to the log.
-//! * `batch`, `piece`: what is too long for a record as several, which count together.
-//! * `sift`: which records of a log are changes.
+//! From a command to the file:
+//!
+//! | | type | file |
+//! |---|---|---|
+//! | edit | an operation as bytes: `Op` is their decoded view | `op`, `encode` |
+//! | batch | `Batch`: the operations of the shards that a thread holds locked | `batch` |
+//! | record | the bytes of a batch or, if that is long, of a piece of it | `piece` |
+//! | log | `Feed`, for followers, and `DurableLog`, for the disk: what a [`LogSink`] is | engine: `feed`, `durability` |
+//! | segment | `Wal`, and the `Tail` of the segment that it writes to | cask: `wal`, `tail` |
+//!
+//! An operation states the new value of a key, not the request, so replaying one twice, or on top of a later state of
+//! another key, does no harm. `sift` tells which records of a log are changes.
 //!
 //! `services/replay` brings them back into a keyspace, and `services/checkpoint.rs` writes every key again, so that the
 //! log up to there can go.
@@ -14,7 +21,6 @@
 pub(crate) mod batch;
 pub(crate) mod encode;
 pub(crate) mod op;
-pub(crate) mod pending;
 pub(crate) mod piece;
 mod sift;
 pub(crate) mod sink;

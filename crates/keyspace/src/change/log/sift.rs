@@ -62,7 +62,7 @@ mod tests {
 
     use parking_lot::Mutex;
 
-    use super::super::batch::{Outlet, RecordBatch};
+    use super::super::batch::{Batch, BatchSink};
     use super::*;
     use crate::change::log::encode::{Out, cut, encode_flush, no_place};
     use crate::change::log::sink::{LogSink, RecordKind, Sizes};
@@ -81,15 +81,16 @@ mod tests {
     fn records(kind: RecordKind, ops: usize) -> Vec<Vec<u8>> {
         let sink = Arc::<Records>::default();
         let sizes = Sizes { piece_len: 10, ..Sizes::default() };
-        let outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn LogSink>, sizes);
-        outlet.mark_restatements();
-        let mut batch = RecordBatch::of(kind);
+        let log = BatchSink::new(Arc::clone(&sink) as Arc<dyn LogSink>, sizes);
+        log.mark_restatements();
+        let batch = Batch::new(&log, kind);
+        let mut out = batch.writer();
         for _ in 0..ops {
-            let mut out = batch.to(&outlet);
             encode_flush(out.ops(), DbIndex::ZERO);
             out.cut();
         }
-        batch.finish(&outlet);
+        out.finish();
+        drop(out);
         std::mem::take(&mut *sink.0.lock())
     }
 

@@ -1,11 +1,13 @@
 //! The value of an entry, as readers see it.
 
 use tierce_cask::ColdLocation;
+use tierce_collections::{Form, Hash};
 
 use super::Entry;
 use super::attributes::Attributes;
 use super::layout::Kind;
 use super::spilled::{RAW_STRING, STRING, Spilled, TYPE_SHIFT, encodings};
+use crate::data::collections::CollectionType;
 use crate::data::value::{EMBSTR_LEN_MAX, Value, ValueType};
 
 impl Entry {
@@ -115,5 +117,29 @@ impl Entry {
     /// Forgets that the value in memory is on disk, too, for there it is out of date.
     pub(crate) fn forget_copy(&mut self) {
         self.set_attributes(Attributes { location: None, ..self.attributes() });
+    }
+}
+
+impl Entry {
+    /// When the next deadline of a field comes, if this is a hash; see
+    /// [`Hash::next_deadline_ms`](tierce_collections::Hash::next_deadline_ms).
+    #[inline]
+    pub(crate) fn next_field_deadline_ms(&self) -> Option<i64> {
+        match self.raw_collection() {
+            Some((Form::HashPacked | Form::HashTable, _)) => self.field_deadline_of_hash(),
+            _ => None,
+        }
+    }
+
+    fn field_deadline_of_hash(&self) -> Option<i64> {
+        let collection = self.collection()?;
+        Hash::of(&collection)?.next_deadline_ms()
+    }
+
+    /// Whether it is a hash and the deadlines of all its fields have come.
+    #[cold]
+    pub(crate) fn is_hash_all_due(&self, now_ms: i64) -> bool {
+        self.collection()
+            .is_some_and(|it| Hash::of(&it).is_some_and(|hash| hash.is_all_due(now_ms)))
     }
 }

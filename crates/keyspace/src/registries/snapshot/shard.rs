@@ -13,6 +13,7 @@ use tierce_dash::{EntryHash, Snapshot as Walk, Table};
 
 use super::backlog::Backlog;
 use super::batch::SnapshotBatch;
+use crate::change::Removal;
 use crate::data::entry::Entry;
 use crate::data::key::KeyHasher;
 use crate::db_index::DbIndex;
@@ -216,7 +217,7 @@ pub(crate) struct Saver<'a> {
 impl Saver<'_> {
     /// Copies an entry unless it was gone when the snapshot began, or it is large.
     pub(crate) fn save(&mut self, entry: &Entry, hasher: &KeyHasher) {
-        if entry.expiry(self.begun.at_ms, || self.begun.is_following).is_some() {
+        if Removal::due(entry, self.begun.at_ms, || self.begun.is_following).is_some() {
             return;
         }
         if entry.has_slices(self.backlog.large_bytes_min) {

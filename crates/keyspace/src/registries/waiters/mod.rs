@@ -1,9 +1,9 @@
 //! Waiters for keys: blocked clients, in the order in which they came.
 //!
 //! A waiter is registered under each of its keys, with all of their shards locked, after it has found
-//! nothing there (`ShardLocks::wait`). From then on a thread that changes a key in such a shard
+//! nothing there (`wait_for_keys`). From then on a thread that changes a key in such a shard
 //! notes the key as ready, and looks up its waiters when the command is through
-//! (`ShardLocks::take_ready`, `ShardLocks::claim_waiter`). It serves them itself, in their order;
+//! (`ShardLocks::take_ready`, `claim_waiter`). It serves them itself, in their order;
 //! this module does not know how.
 //!
 //! **No wake-up is lost**: a waiter looks at its keys and is registered under the same locks. A change
@@ -18,7 +18,7 @@
 //! Not every thread that changes keys can serve: what expires, is evicted, loaded or changed by a protocol
 //! without waiters is handed over when its locks are dropped (`Keyspace::on_unserved`).
 //!
-//! The thread that answers a waiter takes it out of its queues, with `ShardLocks::forget_waiter`. Where a shard
+//! The thread that answers a waiter takes it out of its queues, with `forget_waiter`. Where a shard
 //! is busy and the caller must not wait, the reaper does: until then its state keeps others from serving it.
 
 mod state;

@@ -10,6 +10,7 @@
 //! Time stands still: the other server decides what expires, and logs that as a removal.
 
 use super::moved::Moved;
+use crate::access::cold::fetch;
 use crate::access::context::Touch;
 use crate::access::shard_locks::ShardLocks;
 use crate::change::log::op::{Effect, Op};
@@ -21,6 +22,9 @@ use crate::data::key::KeyHash;
 use crate::data::stamp::Stamp;
 use crate::data::usage::Access;
 use crate::registries::flushed::Freeing;
+use crate::services::code::CodeEditor;
+use crate::services::flush::flush_dbs;
+use crate::services::flush::swap_dbs;
 use crate::services::replay::{NO_TIME_MS, ReplayError, apply, db_index};
 
 /// Objects of at most so many bytes are applied under one lock: a millisecond or less.
@@ -139,7 +143,7 @@ impl LiveReplay {
                         effect => {
                             if !effect.is_anew() {
                                 // What changes it here is not in the log as a whole, unlike in that of this server.
-                                at.fetch(key).map_err(|_| ReplayError::NoColdStore)?;
+                                fetch(&mut at, key).map_err(|_| ReplayError::NoColdStore)?;
                             }
                             let op = (db, key, effect);
                             apply(keyspace, locks, &mut self.staging, op, access)?;
@@ -149,19 +153,21 @@ impl LiveReplay {
                 Op::Flush { db } => {
                     let db = db_index(keyspace, db)?;
                     self.staging.forget_all_of(db);
-                    locks.flush([db], Freeing::Later);
+                    flush_dbs(locks, [db], Freeing::Later);
                 }
                 Op::Swap { a, b } => {
                     let (a, b) = (db_index(keyspace, a)?, db_index(keyspace, b)?);
                     [a, b].into_iter().for_each(|db| self.staging.forget_all_of(db));
-                    locks.swap(a, b, now_ms);
+                    swap_dbs(locks, a, b, now_ms);
                 }
                 // Those of the other server, which have nothing to do with this one.
                 Op::Place(_) | Op::Restatement | Op::Cut(_) => {}
                 Op::Code { kind, name, source: Some(source) } => {
-                    locks.edit_code().put(kind, name, source);
+                    CodeEditor::lock(locks).put(kind, name, source);
                 }
-                Op::Code { kind, name, source: None } => _ = locks.edit_code().remove(kind, name),
+                Op::Code { kind, name, source: None } => {
+                    _ = CodeEditor::lock(locks).remove(kind, name)
+                }
             }
         }
         Ok(())

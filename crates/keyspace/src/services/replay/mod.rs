@@ -45,6 +45,9 @@ use crate::data::value::ValueType;
 use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
 use crate::registries::flushed::Freeing;
+use crate::services::code::CodeEditor;
+use crate::services::flush::flush_dbs;
+use crate::services::flush::swap_dbs;
 use crate::services::replay::moved::Moved;
 
 /// Operations on one shard are handed over in chunks of about this many bytes: some hundred
@@ -246,13 +249,13 @@ impl Replay {
                         true => self.barrier(&self.keyspace.db_indices().collect::<Vec<_>>()),
                         false => self.barrier(&[db]),
                     }
-                    self.keyspace.locks().flush([db], Freeing::Later);
+                    flush_dbs(&mut self.keyspace.locks(), [db], Freeing::Later);
                 }
                 Op::Swap { a, b } => {
                     let (a, b) = (db_index(&self.keyspace, a)?, db_index(&self.keyspace, b)?);
                     self.barrier(&[a, b]);
                     // There are no watchers while data is loaded.
-                    self.keyspace.locks().swap(a, b, i64::MIN);
+                    swap_dbs(&mut self.keyspace.locks(), a, b, i64::MIN);
                 }
                 // The place of another server in a stream is none of this one.
                 Op::Place(_) if self.is_of_another => {}
@@ -266,10 +269,10 @@ impl Replay {
                 Op::Restatement | Op::Cut(_) => {}
                 // It has nothing to do with keys, which loaders may be behind with.
                 Op::Code { kind, name, source: Some(source) } => {
-                    self.keyspace.locks().edit_code().put(kind, name, source);
+                    CodeEditor::lock(&mut self.keyspace.locks()).put(kind, name, source);
                 }
                 Op::Code { kind, name, source: None } => {
-                    self.keyspace.locks().edit_code().remove(kind, name);
+                    CodeEditor::lock(&mut self.keyspace.locks()).remove(kind, name);
                 }
             }
         }

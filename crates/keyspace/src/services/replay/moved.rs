@@ -1,6 +1,7 @@
 //! Values that another server has on its disk, and that get another key there: RENAME and MOVE log where they are, and
 //! not what they are. Here they are what the key has that they are taken from.
 
+use crate::access::cold::fetch;
 use crate::access::db::Db;
 use crate::change::log::op::Effect;
 use crate::data::entry::{Entry, Spilled};
@@ -35,7 +36,7 @@ impl Moved {
     }
 
     fn take(&mut self, db: &mut Db<'_>, key: Key<'_>, spilled: Spilled) -> Result<(), ReplayError> {
-        db.fetch(key).map_err(|_| ReplayError::NoColdStore)?;
+        fetch(db, key).map_err(|_| ReplayError::NoColdStore)?;
         let entry = db.duplicate(key).map_err(|_| ReplayError::NoColdStore)?;
         if let Some(entry) = entry {
             db.remove(key);

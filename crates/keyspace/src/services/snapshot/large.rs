@@ -12,8 +12,6 @@
 //! - A collection that is being saved is never dropped, but handed over to [`Larges`].
 //! - A shard is locked before [`Larges`], never after it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -23,77 +21,15 @@ use crate::access::keyspace::Keyspace;
 use crate::access::shard::Held;
 use crate::codec::Writer;
 use crate::data::collections::{SavedCollection, incremental_snapshot};
-use crate::data::entry::{Entry, OutOfLine};
-use crate::db_index::{DbIndex, DbSet};
+use crate::data::entry::Entry;
+use crate::db_index::DbIndex;
 use crate::error::SnapshotError;
-use crate::registries::flushed::Flushed;
-use crate::registries::lazy_free::LazyFreeItem;
 use crate::registries::snapshot::backlog::Backlog;
 use crate::registries::snapshot::larges::{LargeHead, Larges, Whereabouts};
 
 /// A slice has about this many bytes: some hundred members, each of which may have to be waited for, in
 /// memory of its own. So a lock is held for some ten microseconds.
 const SLICE_BYTES: usize = 4096;
-
-impl Keyspace {
-    fn running_snapshot(&self) -> Option<Arc<Backlog>> {
-        self.snapshot.lock().clone()
-    }
-
-    /// To be called with an entry that is about to come under another key, if it is being saved.
-    #[cold]
-    pub(crate) fn save_moved(&self, id: SnapshotId, db: DbIndex, entry: &mut Entry) {
-        let backlog = self.running_snapshot();
-        let key = entry.key().to_vec();
-        if !backlog.is_some_and(|backlog| backlog.larges.move_to(id, db, &key)) {
-            // The snapshot ended while the entry was under no key.
-            drop(entry.cancel_snapshot());
-        }
-    }
-
-    /// To be called after two databases were exchanged, with all shards locked.
-    pub(crate) fn save_swapped(&self, a: DbIndex, b: DbIndex) {
-        if let Some(backlog) = self.running_snapshot() {
-            backlog.larges.swap(a, b);
-        }
-    }
-
-    /// The keys of some databases whose collections are being saved, by shard and database. All shards are locked.
-    pub(crate) fn keys_being_saved(&self, dbs: &DbSet) -> HashMap<(usize, DbIndex), Vec<Vec<u8>>> {
-        let mut keys: HashMap<_, Vec<_>> = HashMap::new();
-        let Some(backlog) = self.running_snapshot() else { return keys };
-        for (db, key) in backlog.larges.keys_in(dbs) {
-            let shard = self.hasher.shard(self.hasher.hash_bytes(&key));
-            keys.entry((shard, db)).or_default().push(key);
-        }
-        keys
-    }
-
-    /// Takes a collection that is being saved out of a table that was flushed. Returns its bytes.
-    pub(crate) fn save_flushed(&self, table: &mut Flushed, key: &[u8]) -> usize {
-        let hash = self.hasher.table_hash(self.hasher.hash_bytes(key));
-        let taken = table.take(hash, &self.hasher, |entry| entry.is_key(key));
-        let Some(mut entry) = taken else { return 0 };
-        let bytes = entry.allocated_bytes();
-        if let (Some(id), Some(value)) = (entry.snapshot_id(), entry.take_out_of_line()) {
-            self.save_removed(id, value);
-        }
-        bytes
-    }
-
-    /// To be called in place of dropping what is being saved. What no snapshot needs any more is freed lazily.
-    #[cold]
-    pub(crate) fn save_removed(&self, id: SnapshotId, value: OutOfLine) {
-        let OutOfLine::Collection(collection) = value else { return };
-        let refused = match self.running_snapshot() {
-            Some(backlog) => backlog.larges.hand_over(id, collection),
-            None => Some(collection),
-        };
-        if let Some(collection) = refused {
-            self.discard(LazyFreeItem::OutOfLine(OutOfLine::Collection(collection)));
-        }
-    }
-}
 
 /// A large collection of a snapshot, to be taken in slices.
 pub struct SavedLarge<'s> {

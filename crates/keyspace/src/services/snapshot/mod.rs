@@ -71,15 +71,6 @@ pub struct SavedDb {
     pub volatile_hashes: usize,
 }
 
-/// Extra memory of a snapshot, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SnapshotMemory {
-    /// Now.
-    pub now: u64,
-    /// The most since it began.
-    pub peak: u64,
-}
-
 /// A part of a snapshot.
 #[derive(Debug)]
 pub enum SnapshotPiece<'s> {
@@ -305,15 +296,5 @@ impl Drop for Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot").field("dbs", &self.dbs).field("shard", &self.shard).finish()
-    }
-}
-
-impl Keyspace {
-    /// Extra memory of the snapshot in progress; `None` if there is none.
-    pub fn snapshot_memory(&self) -> Option<SnapshotMemory> {
-        let running = self.snapshot.lock();
-        let backlog = running.as_ref()?;
-        let (now, peak) = (backlog.bytes() as u64, backlog.peak_bytes() as u64);
-        Some(SnapshotMemory { now, peak })
     }
 }

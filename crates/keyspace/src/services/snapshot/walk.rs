@@ -1,8 +1,7 @@
-//! The part of a shard in a snapshot: it saves entries before they change, and walks through its tables.
+//! The part of a shard in a snapshot: the walk through its tables.
 
 use crate::access::shard::Shard;
 use crate::data::key::KeyHasher;
-use crate::db_index::DbIndex;
 use crate::registries::flushed::Flushed;
 use crate::registries::snapshot::batch::SnapshotBatch;
 use crate::registries::snapshot::shard::{Met, Saver, TableOwner, TableWalk, Turn};
@@ -11,38 +10,6 @@ use crate::registries::snapshot::shard::{Met, Saver, TableOwner, TableWalk, Turn
 const BUCKETS_PER_LOCK: usize = 12;
 
 impl Shard {
-    /// To be called before anything happens to entries of this hash, if there is a snapshot.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn save_before_change(&mut self, db: DbIndex, hash: u64, hasher: &KeyHasher) {
-        // Taken out and put back, for it looks at a table of the same shard.
-        if let Some(mut part) = self.snapshot.take() {
-            part.before_change(db, &mut self.present_mut(db).table, hash, hasher);
-            self.snapshot = Some(part);
-        }
-    }
-
-    /// To be called after two databases were exchanged.
-    pub(crate) fn save_after_swap(&mut self, a: DbIndex, b: DbIndex) {
-        if let Some(part) = &mut self.snapshot {
-            part.swapped(a, b);
-        }
-    }
-
-    /// To be called with a table that was taken out of its database. A snapshot that has not seen
-    /// all of it keeps it, otherwise it is given back.
-    pub(crate) fn save_flushed(
-        &mut self,
-        db: DbIndex,
-        table: Flushed,
-        entry_bytes: usize,
-    ) -> Option<Flushed> {
-        match &mut self.snapshot {
-            Some(part) => part.flushed(db, table, entry_bytes),
-            None => Some(table),
-        }
-    }
-
     /// Copies the next entries into `batch`. A table that was flushed and is done with goes into
     /// `done`, to be freed when the lock is released.
     pub(super) fn walk_on(

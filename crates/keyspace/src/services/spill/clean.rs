@@ -9,6 +9,7 @@ use tierce_cask::{ColdLocation, ColdRefusal};
 use super::gather::SpillBatch;
 use crate::access::keyspace::Keyspace;
 use crate::db_index::DbIndex;
+use crate::services::scan::scan_shard;
 
 /// Keys visited under one lock.
 const KEYS_PER_LOCK: usize = 64;
@@ -111,7 +112,7 @@ impl Cleaning {
                 found.push(Found { db, key: entry.key().to_vec(), location });
             }
         };
-        self.position = locks.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, visit);
+        self.position = scan_shard(&mut locks, db, self.shard, self.position, KEYS_PER_LOCK, visit);
         drop(locks);
         if self.position == 0 {
             self.shard = (self.shard + 1) % keyspace.shard_count();

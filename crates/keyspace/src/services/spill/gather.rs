@@ -21,6 +21,7 @@ use crate::db_index::DbIndex;
 use crate::random::mix;
 use crate::registries::policy::{Measure, Scope};
 use crate::services::coldest::{Candidate, ColdSearch};
+use crate::services::evict::larger_shard;
 
 /// Shorter strings stay in memory: what remembers where they are takes about as much.
 const STRING_LEN_MIN: usize = 64;
@@ -78,7 +79,8 @@ impl SpillBatch {
         self.items.is_empty() && self.blobs.is_empty()
     }
 
-    /// The values, in the order of the locations that [`ShardLocks::spill`] wants to know. Copies large strings.
+    /// The values, in the order of the locations that [`leave_to_disk`](super::leave_to_disk) wants to know. Copies large
+    /// strings.
     pub fn values(&mut self) -> &mut ColdBatch {
         for (item, blob) in self.blobs.drain(..) {
             // One that is refused all the same stays in memory.
@@ -137,7 +139,7 @@ impl SpillBatch {
     }
 }
 
-/// What [`ShardLocks::gather_cold`] came to.
+/// What [`gather_cold`](super::gather_cold) came to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Gathered {
     /// Values that were copied.
@@ -146,40 +148,38 @@ pub struct Gathered {
     pub forgotten: usize,
 }
 
-impl ShardLocks<'_> {
-    /// Forgets some cold values of one shard that are on disk already, and copies others. Releases the
-    /// shard of the last request, and the one it has used.
-    ///
-    /// # Panics
-    ///
-    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
-    pub fn gather_cold(&mut self, batch: &mut SpillBatch, now_ms: i64) -> Gathered {
-        let keyspace = self.keyspace();
-        let tuning = keyspace.eviction().frequency;
-        let turn = keyspace.pressure.turn();
-        let random = mix(turn as u64 ^ now_ms as u64);
-        let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
-        let mut search = ColdSearch { keyspace, scope, measure, tuning, now_ms, random, want };
-        let shard = keyspace.larger_shard(scope, turn, mix(random) as usize);
-        let len_max = batch.values.limits().value_len_max;
-        let coldest = search.coldest_few(self.held(shard), |entry| {
-            let is_new = batch.copied.is_empty() || !batch.copied.contains(&entry.address().addr());
-            is_new && is_worth_it(entry, len_max, now_ms)
-        });
-        let mut gathered = Gathered::default();
-        for candidate in coldest {
-            if gathered.copied > 0 && batch.bytes() >= ENOUGH_BYTES {
-                break;
-            }
-            match self.shard_db(shard, candidate.db, now_ms).gather(&candidate, batch) {
-                Some(Fate::Forgotten) => gathered.forgotten += 1,
-                Some(Fate::Copied) => gathered.copied += 1,
-                None => {}
-            }
+/// Forgets some cold values of one shard that are on disk already, and copies others. Releases the
+/// shard of the last request, and the one it has used.
+///
+/// # Panics
+///
+/// Under a [`MultiShardGuard`](crate::MultiShardGuard).
+pub fn gather_cold(locks: &mut ShardLocks<'_>, batch: &mut SpillBatch, now_ms: i64) -> Gathered {
+    let keyspace = locks.keyspace();
+    let tuning = keyspace.eviction().frequency;
+    let turn = keyspace.pressure.turn();
+    let random = mix(turn as u64 ^ now_ms as u64);
+    let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
+    let mut search = ColdSearch { keyspace, scope, measure, tuning, now_ms, random, want };
+    let shard = larger_shard(keyspace, scope, turn, mix(random) as usize);
+    let len_max = batch.values.limits().value_len_max;
+    let coldest = search.coldest_few(locks.held(shard), |entry| {
+        let is_new = batch.copied.is_empty() || !batch.copied.contains(&entry.address().addr());
+        is_new && is_worth_it(entry, len_max, now_ms)
+    });
+    let mut gathered = Gathered::default();
+    for candidate in coldest {
+        if gathered.copied > 0 && batch.bytes() >= ENOUGH_BYTES {
+            break;
         }
-        self.release();
-        gathered
+        match gather(&mut locks.shard_db(shard, candidate.db, now_ms), &candidate, batch) {
+            Some(Fate::Forgotten) => gathered.forgotten += 1,
+            Some(Fate::Copied) => gathered.copied += 1,
+            None => {}
+        }
     }
+    locks.release();
+    gathered
 }
 
 /// What became of a candidate.
@@ -188,24 +188,22 @@ enum Fate {
     Copied,
 }
 
-impl Db<'_> {
-    fn gather(&mut self, candidate: &Candidate, batch: &mut SpillBatch) -> Option<Fate> {
-        let at = self.at;
-        let hash = at.keyspace.hasher.table_hash(candidate.hash);
-        let table = &mut self.present().table;
-        let entry = table.find_mut(hash, |entry| entry.address() == candidate.address)?;
-        let Some(location) = entry.location() else {
-            batch.push(candidate.db, entry).ok()?;
-            batch.copied.insert(entry.address().addr());
-            return Some(Fate::Copied);
-        };
-        let before = Accounting::of(entry);
-        let displaced = forget_value(entry, location);
-        let after = Accounting::of(entry);
-        self.account(candidate.hash, before, after);
-        self.at.keyspace.free_displaced(displaced);
-        Some(Fate::Forgotten)
-    }
+fn gather(db: &mut Db<'_>, candidate: &Candidate, batch: &mut SpillBatch) -> Option<Fate> {
+    let at = db.at;
+    let hash = at.keyspace.hasher.table_hash(candidate.hash);
+    let table = &mut db.present().table;
+    let entry = table.find_mut(hash, |entry| entry.address() == candidate.address)?;
+    let Some(location) = entry.location() else {
+        batch.push(candidate.db, entry).ok()?;
+        batch.copied.insert(entry.address().addr());
+        return Some(Fate::Copied);
+    };
+    let before = Accounting::of(entry);
+    let displaced = forget_value(entry, location);
+    let after = Accounting::of(entry);
+    db.account(candidate.hash, before, after);
+    db.at.keyspace.free_displaced(displaced);
+    Some(Fate::Forgotten)
 }
 
 /// Leaves the value of an entry to the disk. What the entry owned elsewhere is returned.

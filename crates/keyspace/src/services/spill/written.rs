@@ -10,80 +10,81 @@ use crate::data::cold_value;
 use crate::data::entry::{Attributes, Content};
 use crate::data::key::Key;
 
-impl ShardLocks<'_> {
-    /// Leaves the values of a batch to the disk, where they now are at `locations`, and logs that: all that
-    /// have not changed since they were copied. The locations of the others are released. Returns how many
-    /// values are out of memory, or have moved.
-    ///
-    /// # Panics
-    ///
-    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
-    pub fn spill(&mut self, batch: &SpillBatch, locations: &[ColdLocation], now_ms: i64) -> usize {
-        let keyspace = self.keyspace();
-        let mut spilled = 0;
-        for (index, (item, location)) in batch.items.iter().zip(locations).enumerate() {
-            let key = keyspace.key(&batch.keys[item.key.clone()]);
-            let mut db = self.db(item.db, key.hash(), now_ms);
-            let done = match item.moved_from {
-                Some(from) => db.relocate(key, from, *location),
-                None => db.spill(key, batch.values.value(index), *location),
-            };
-            if done {
-                spilled += 1;
-            } else {
-                keyspace.release(*location);
-            }
+/// Leaves the values of a batch to the disk, where they now are at `locations`, and logs that: all that
+/// have not changed since they were copied. The locations of the others are released. Returns how many
+/// values are out of memory, or have moved.
+///
+/// # Panics
+///
+/// Under a [`MultiShardGuard`](crate::MultiShardGuard).
+pub fn leave_to_disk(
+    locks: &mut ShardLocks<'_>,
+    batch: &SpillBatch,
+    locations: &[ColdLocation],
+    now_ms: i64,
+) -> usize {
+    let keyspace = locks.keyspace();
+    let mut spilled = 0;
+    for (index, (item, location)) in batch.items.iter().zip(locations).enumerate() {
+        let key = keyspace.key(&batch.keys[item.key.clone()]);
+        let mut db = locks.db(item.db, key.hash(), now_ms);
+        let done = match item.moved_from {
+            Some(from) => relocate(&mut db, key, from, *location),
+            None => spill_value(&mut db, key, batch.values.value(index), *location),
+        };
+        if done {
+            spilled += 1;
+        } else {
+            keyspace.release(*location);
         }
-        self.release();
-        spilled
     }
+    locks.release();
+    spilled
 }
 
-impl Db<'_> {
-    /// Leaves the value of a key to the disk, if it is still the one that was written.
-    fn spill(&mut self, key: Key<'_>, written: &[u8], location: ColdLocation) -> bool {
-        let at = self.at;
-        let Some(entry) = self.find(key) else { return false };
-        // One with a location was spilled, changed back and spilled again meanwhile: let it be.
-        // One that a snapshot has begun to save meanwhile stays until that is through.
-        let is_taken = entry.location().is_some() || entry.snapshot_id().is_some();
-        if is_taken || !cold_value::is_value_of(entry, written) {
-            return false;
-        }
-        let before = Accounting::of(entry);
-        let displaced = forget_value(entry, location);
-        if let Some(pending) = at.pending() {
-            pending.push_move(at.db, entry);
-        }
-        let after = Accounting::of(entry);
-        self.account(key.hash(), before, after);
-        at.keyspace.free_displaced(displaced);
-        true
+/// Leaves the value of a key to the disk, if it is still the one that was written.
+fn spill_value(db: &mut Db<'_>, key: Key<'_>, written: &[u8], location: ColdLocation) -> bool {
+    let at = db.at;
+    let Some(entry) = db.find(key) else { return false };
+    // One with a location was spilled, changed back and spilled again meanwhile: let it be.
+    // One that a snapshot has begun to save meanwhile stays until that is through.
+    let is_taken = entry.location().is_some() || entry.snapshot_id().is_some();
+    if is_taken || !cold_value::is_value_of(entry, written) {
+        return false;
     }
+    let before = Accounting::of(entry);
+    let displaced = forget_value(entry, location);
+    if let Some(batch) = at.batch() {
+        batch.record_move(at.db, entry);
+    }
+    let after = Accounting::of(entry);
+    db.account(key.hash(), before, after);
+    at.keyspace.free_displaced(displaced);
+    true
+}
 
-    /// Notes that a value has been copied from one location to another, if it is still at the former.
-    fn relocate(&mut self, key: Key<'_>, from: ColdLocation, to: ColdLocation) -> bool {
-        let at = self.at;
-        let Some(entry) = self.find(key) else { return false };
-        if entry.location() != Some(from) {
-            return false;
-        }
-        let before = Accounting::of(entry);
-        match entry.spilled() {
-            Some(spilled) => {
-                let content = Content::Spilled(spilled.moved_to(to));
-                entry.replace(content, entry.deadline_ms(), entry.attributes());
-            }
-            None => {
-                let attributes = Attributes { location: Some(to), ..entry.attributes() };
-                entry.set_attributes(attributes);
-            }
-        }
-        if let Some(pending) = at.pending() {
-            pending.push_move(at.db, entry);
-        }
-        let after = Accounting::of(entry);
-        self.account(key.hash(), before, after);
-        true
+/// Notes that a value has been copied from one location to another, if it is still at the former.
+fn relocate(db: &mut Db<'_>, key: Key<'_>, from: ColdLocation, to: ColdLocation) -> bool {
+    let at = db.at;
+    let Some(entry) = db.find(key) else { return false };
+    if entry.location() != Some(from) {
+        return false;
     }
+    let before = Accounting::of(entry);
+    match entry.spilled() {
+        Some(spilled) => {
+            let content = Content::Spilled(spilled.moved_to(to));
+            entry.replace(content, entry.deadline_ms(), entry.attributes());
+        }
+        None => {
+            let attributes = Attributes { location: Some(to), ..entry.attributes() };
+            entry.set_attributes(attributes);
+        }
+    }
+    if let Some(batch) = at.batch() {
+        batch.record_move(at.db, entry);
+    }
+    let after = Accounting::of(entry);
+    db.account(key.hash(), before, after);
+    true
 }

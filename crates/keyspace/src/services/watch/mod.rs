@@ -22,20 +22,22 @@
 
 mod tell;
 
+pub(crate) use tell::{touch_emptied, touch_swapped};
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::access::db::Db;
+use crate::access::hash_deadlines::deadline_of;
 use crate::access::keyspace::Keyspace;
+use crate::access::notices::tell_watchers;
 use crate::access::shard::Held;
 use crate::access::shard_locks::ShardLocks;
-use crate::change::interest::Interest;
 use crate::data::key::{Key, KeyHash};
 use crate::db_index::DbIndex;
 use crate::registries::watch::registry::{Registered, WatchId, WatchState};
 
-/// The keys that a client watches. Dropping it ends that, at once with [`ShardLocks::unwatch`], and otherwise when the
+/// The keys that a client watches. Dropping it ends that, at once with [`unwatch`], and otherwise when the
 /// reaper comes to it.
 pub struct Watch {
     shared: Arc<WatchState>,
@@ -98,97 +100,77 @@ impl fmt::Debug for Watch {
     }
 }
 
-impl Keyspace {
-    /// How many watches have keys and are not dirty, and how many keys are watched. Without a lock.
-    #[must_use]
-    pub fn watching(&self) -> (u64, u64) {
-        let keys = self.slots.iter().map(|slot| slot.stats.watched_keys.get()).sum();
-        (self.watches.watching.load(Ordering::Relaxed), keys)
+/// Adds a key to a watch. It need not exist; if its deadline has come, it does not. Locks its shard as
+/// [`ShardLocks::db`] does. Under an undo log, a change of the key that was made under it before counts as one
+/// when it is committed.
+pub fn watch_key(
+    locks: &mut ShardLocks<'_>,
+    watch: &mut Watch,
+    db: DbIndex,
+    key: Key<'_>,
+    now_ms: i64,
+) {
+    if watch.is_dirty(now_ms) {
+        return;
+    }
+    // Removes a key that has expired, so that its removal is no change later.
+    let deadline_ms = deadline_of(&mut locks.db(db, key.hash(), now_ms), key);
+    // What was done before in the shard that is locked is nothing to the new watcher.
+    // But what may be rolled back is not told yet.
+    if !locks.has_undo() {
+        tell_watchers(locks);
+    }
+    let state = &watch.shared;
+    let watcher = Arc::clone(state);
+    let shard = locks.keyspace().shard_of(key.hash());
+    if !register(locks.held(shard), db, key, watcher) {
+        return;
+    }
+    watch.registered.push((db, key.hash()));
+    watch.deadline_ms = watch.deadline_ms.min(deadline_ms);
+    if state.keys.fetch_add(1, Ordering::Relaxed) == 0 {
+        state.board.watching.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl ShardLocks<'_> {
-    /// Adds a key to a watch. It need not exist; if its deadline has come, it does not. Locks its shard as
-    /// [`ShardLocks::db`] does. Under an undo log, a change of the key that was made under it before counts as one
-    /// when it is committed.
-    pub fn watch(&mut self, watch: &mut Watch, db: DbIndex, key: Key<'_>, now_ms: i64) {
-        if watch.is_dirty(now_ms) {
-            return;
+/// Ends a watch. Shards that are busy are left to the reaper; so are those that a
+/// [`MultiShardGuard`](crate::MultiShardGuard) around this does not hold.
+pub fn unwatch(locks: &mut ShardLocks<'_>, mut watch: Watch) {
+    watch.shared.mark();
+    let id = watch.shared.id;
+    watch.registered.retain(|(db, hash)| {
+        let is_locked = match locks.is_within() {
+            true => locks.covers(*hash),
+            false => locks.try_reach(*hash),
+        };
+        if is_locked {
+            let shard = locks.keyspace().shard_of(*hash);
+            unregister(locks.held(shard), *db, *hash, id);
         }
-        // Removes a key that has expired, so that its removal is no change later.
-        let deadline_ms = self.db(db, key.hash(), now_ms).deadline_of(key);
-        // What was done before in the shard that is locked is nothing to the new watcher.
-        // But what may be rolled back is not told yet.
-        if !self.has_undo() {
-            self.tell_watchers();
-        }
-        let state = &watch.shared;
-        let watcher = Arc::clone(state);
-        if !self.held(self.keyspace().shard_of(key.hash())).register(db, key, watcher) {
-            return;
-        }
-        watch.registered.push((db, key.hash()));
-        watch.deadline_ms = watch.deadline_ms.min(deadline_ms);
-        if state.keys.fetch_add(1, Ordering::Relaxed) == 0 {
-            state.board.watching.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+        !is_locked
+    });
+}
 
-    /// Ends a watch. Shards that are busy are left to the reaper; so are those that a
-    /// [`MultiShardGuard`](crate::MultiShardGuard) around this does not hold.
-    pub fn unwatch(&mut self, mut watch: Watch) {
-        watch.shared.mark();
-        let id = watch.shared.id;
-        watch.registered.retain(|(db, hash)| {
-            let is_locked = match self.is_within() {
-                true => self.covers(*hash),
-                false => self.try_reach(*hash),
-            };
-            if is_locked {
-                self.held(self.keyspace().shard_of(*hash)).unregister(*db, *hash, id);
-            }
-            !is_locked
-        });
-    }
-
-    /// Ends what was dropped without shard locks: what the reaper does, for keyspaces without one.
-    pub fn end_dropped_watches(&mut self) {
-        let dropped = std::mem::take(&mut *self.keyspace().watches.dropped.lock());
-        for (id, registered) in dropped {
-            for (db, hash) in registered {
-                self.held(self.keyspace().shard_of(hash)).unregister(db, hash, id);
-                self.end_steps();
-            }
+/// Ends what was dropped without shard locks: what the reaper does, for keyspaces without one.
+pub fn end_dropped_watches(locks: &mut ShardLocks<'_>) {
+    let dropped = std::mem::take(&mut *locks.keyspace().watches.dropped.lock());
+    for (id, registered) in dropped {
+        for (db, hash) in registered {
+            let shard = locks.keyspace().shard_of(hash);
+            unregister(locks.held(shard), db, hash, id);
+            locks.end_steps();
         }
     }
 }
 
-impl Db<'_> {
-    /// When a key, or a field of it, expires that is there now. A key whose deadline has come is removed.
-    pub(crate) fn deadline_of(&mut self, key: Key<'_>) -> i64 {
-        let fields_ms = self.next_expiry_of_fields(key);
-        let Some(entry) = self.peek(key) else { return i64::MAX };
-        [entry.deadline_ms(), fields_ms].into_iter().flatten().min().unwrap_or(i64::MAX)
-    }
+/// Whether the watcher was not registered for the key before.
+fn register(held: &mut Held<'_>, db: DbIndex, key: Key<'_>, watcher: Arc<WatchState>) -> bool {
+    let is_new = held.shard.observers.watched.add(db, key, watcher);
+    held.note_watched();
+    is_new
 }
 
-impl Held<'_> {
-    /// Whether the watcher was not registered for the key before.
-    fn register(&mut self, db: DbIndex, key: Key<'_>, watcher: Arc<WatchState>) -> bool {
-        let is_new = self.shard.observers.watched.add(db, key, watcher);
-        self.note_watched();
-        is_new
-    }
-
-    fn unregister(&mut self, db: DbIndex, hash: KeyHash, id: WatchId) {
-        self.shard.observers.watched.remove(db, hash, id);
-        self.note_watched();
-    }
-
-    /// Tells threads that change keys of the shard whether any key is watched.
-    fn note_watched(&self) {
-        let keys = self.shard.observers.watched.len();
-        self.stats.watched_keys.set(keys as u64);
-        self.stats.interest.set(Interest::WATCHED, keys > 0);
-    }
+fn unregister(held: &mut Held<'_>, db: DbIndex, hash: KeyHash, id: WatchId) {
+    held.shard.observers.watched.remove(db, hash, id);
+    held.note_watched();
 }

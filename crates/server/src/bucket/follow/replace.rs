@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tierce_bucket::{Follower, Group, Id, Item, Moment, Restore};
 use tierce_commands::replication::role::LinkState;
 use tierce_keyspace::log::LiveReplay;
-use tierce_keyspace::{CodeKind, Freeing};
+use tierce_keyspace::{CodeEditor, CodeKind, Freeing, flush_dbs};
 
 use super::super::spool::Content;
 use super::{Follow, From, Interrupt, note_place, place_at};
@@ -91,10 +91,10 @@ fn load(server: &Server, file: Option<NewFile>) -> Result<(), Interrupt> {
         locks.release();
         let mut all = locks.lock_all();
         let keyspace = all.locks().keyspace();
-        all.locks().flush(keyspace.db_indices(), Freeing::Later);
+        flush_dbs(all.locks(), keyspace.db_indices(), Freeing::Later);
         for kind in CodeKind::ALL {
             for (name, _) in keyspace.code().all().of(kind) {
-                all.locks().edit_code().remove(kind, name);
+                CodeEditor::lock(all.locks()).remove(kind, name);
             }
         }
         return Ok(());

@@ -20,6 +20,11 @@ use crate::data::key::{KEY_LEN_MAX, Key};
 use crate::db_index::DbIndex;
 use crate::error::Error;
 use crate::registries::flushed::Freeing;
+use crate::services::code::CodeEditor;
+use crate::services::evict::evict_key;
+use crate::services::flush::flush_dbs;
+use crate::services::flush::swap_dbs;
+use crate::services::waiters::wait_for_keys;
 
 /// Names that keys have.
 pub(super) const KEYS: usize = 14;
@@ -36,10 +41,10 @@ pub(super) fn act(locks: &mut ShardLocks<'_>, what: u64) {
     let db = DbIndex::from_number(random.below(DBS) as u16);
     match random.below(60) {
         0 if random.below(3) == 0 => {
-            _ = locks.flush([db], Freeing::Later);
+            _ = flush_dbs(locks, [db], Freeing::Later);
         }
         1 if random.below(3) == 0 => {
-            locks.swap(db, DbIndex::from_number(random.below(DBS) as u16), now_ms);
+            swap_dbs(locks, db, DbIndex::from_number(random.below(DBS) as u16), now_ms);
         }
         7..=8 => wait(locks, db, what),
         9 => change_code(locks, &mut random),
@@ -58,7 +63,7 @@ fn wait(locks: &mut ShardLocks<'_>, db: DbIndex, what: u64) {
     let mut random = Random::new(what ^ 1);
     let names: Vec<Vec<u8>> = (0..=random.below(2)).map(|_| name(random.below(KEYS))).collect();
     let keys: Vec<Key<'_>> = names.iter().map(|name| locks.keyspace().key(name)).collect();
-    locks.wait(db, &keys, random.below(2) == 0, what);
+    wait_for_keys(locks, db, &keys, random.below(2) == 0, what);
 }
 
 /// FUNCTION LOAD or DELETE, and the like of named scripts.
@@ -66,9 +71,9 @@ fn change_code(locks: &mut ShardLocks<'_>, random: &mut Random) {
     let kind = CodeKind::ALL[random.below(2)];
     let name = name(random.below(3));
     match random.below(3) {
-        0 => _ = locks.edit_code().remove(kind, &name),
-        1 => locks.edit_code().put(kind, &name, long(random)),
-        _ => locks.edit_code().put(kind, &name, text(random)),
+        0 => _ = CodeEditor::lock(locks).remove(kind, &name),
+        1 => CodeEditor::lock(locks).put(kind, &name, long(random)),
+        _ => CodeEditor::lock(locks).put(kind, &name, text(random)),
     }
 }
 
@@ -111,7 +116,7 @@ fn on_key(db: &mut Db<'_>, key: Key<'_>, random: &mut Random) {
         17..=18 => edit(db, key, random, on_sorted_set),
         19..=21 => edit(db, key, random, on_hash),
         22..=24 => edit(db, key, random, on_stream),
-        25 => db.evict_key(key),
+        25 => evict_key(db, key),
         _ => _ = db.exists(key),
     }
 }

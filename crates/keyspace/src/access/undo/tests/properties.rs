@@ -22,7 +22,9 @@ use crate::registries::policy::Policy;
 use crate::registries::pressure::Eviction;
 use crate::registries::stats::Memory;
 use crate::services::checkpoint::{Checkpoint, Pass};
+use crate::services::evict::evict;
 use crate::services::replay::Replay;
+use crate::services::scan::for_each_entry;
 
 fn some_steps(locks: &mut ShardLocks<'_>, random: &mut Random, most: usize) {
     for _ in 0..random.below(most) {
@@ -72,7 +74,7 @@ fn check_at_the_limit(seed: u64) {
         let policy = [Policy::AllkeysLru, Policy::AllkeysLfu, Policy::VolatileTtl][round % 3];
         keyspace.set_eviction(&Eviction { policy, limit_bytes, ..Eviction::default() });
         let mut locks = keyspace.locks();
-        locks.evict(NOW_MS, 5);
+        evict(&mut locks, NOW_MS, 5);
         drop(locks);
         let memory = keyspace.memory();
         check_rollbacks(mix(seed) ^ round as u64, &world);
@@ -232,7 +234,7 @@ fn check_log(seed: u64) {
         let mut locks = keyspace.locks();
         for db in keyspace.db_indices() {
             // What has expired is not in the log.
-            locks.for_each(db, NOW_MS, |_| {});
+            for_each_entry(&mut locks, db, NOW_MS, |_| {});
         }
         World::state(locks.lock_all().locks()).values_in_any_order()
     });

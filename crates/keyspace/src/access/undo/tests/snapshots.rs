@@ -12,6 +12,7 @@ use crate::access::keyspace::Keyspace;
 use crate::data::collections::SavedCollection;
 use crate::random::mix;
 use crate::registries::snapshot::batch::SavedValue;
+use crate::services::scan::for_each_entry;
 use crate::services::snapshot::{Snapshot, SnapshotPiece};
 
 type Saved = BTreeMap<(usize, Vec<u8>), (Vec<String>, Option<i64>)>;
@@ -45,7 +46,7 @@ fn in_order(kind: CollectionKind, mut parts: Vec<String>) -> Vec<String> {
 fn state(keyspace: &Keyspace) -> Saved {
     let (mut state, mut locks, mut copy) = (Saved::new(), keyspace.locks(), Vec::new());
     for db in keyspace.db_indices() {
-        locks.for_each(db, NOW_MS, |entry| {
+        for_each_entry(&mut locks, db, NOW_MS, |entry| {
             let value = value_of(&SavedValue::of(&entry.value(), &mut copy));
             state.insert((db.get(), entry.key().to_vec()), (value, entry.deadline_ms()));
         });

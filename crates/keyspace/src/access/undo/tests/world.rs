@@ -15,7 +15,7 @@ use super::act::{act, name};
 use crate::access::keyspace::{Keyspace, Options};
 use crate::access::shard_locks::ShardLocks;
 use crate::change::event::EventClasses;
-use crate::change::log::pending::Pending;
+use crate::change::log::batch::Batch;
 use crate::change::log::sink::{LogSink, RecordKind, Sizes};
 use crate::codec::Writer;
 use crate::data::code::CodeSet;
@@ -31,7 +31,10 @@ use crate::registries::policy::Policy;
 use crate::registries::pressure::Eviction;
 use crate::registries::waiters::WaitKey;
 use crate::services::spill::SpillBatch;
+use crate::services::spill::{gather_cold, leave_to_disk};
+use crate::services::waiters::wait_for_keys;
 use crate::services::watch::Watch;
+use crate::services::watch::watch_key;
 
 pub(super) const NOW_MS: i64 = 1_700_000_000_000;
 pub(super) const DBS: usize = 3;
@@ -62,7 +65,7 @@ pub(super) struct State {
     ready: Vec<WaitKey>,
     /// Who waits for each key, in their order.
     waiting: BTreeMap<WaitKey, Vec<u64>>,
-    pending: Vec<u8>,
+    batch: Vec<u8>,
     events: String,
     touched: String,
     code: CodeSet,
@@ -96,7 +99,7 @@ impl World {
             let name = name(number);
             let key = keyspace.key(&name);
             locks.db(DbIndex::ZERO, key.hash(), NOW_MS).peek(key);
-            locks.wait(DbIndex::ZERO, &[key], number == 0, number as u64);
+            wait_for_keys(&mut locks, DbIndex::ZERO, &[key], number == 0, number as u64);
         }
         let mut all = locks.lock_all();
         if !seed.is_multiple_of(3) {
@@ -113,7 +116,7 @@ impl World {
         let mut watch = Watch::new(&keyspace);
         for number in 2..5 {
             let name = name(number);
-            locks.watch(&mut watch, DbIndex::ZERO, keyspace.key(&name), NOW_MS);
+            watch_key(&mut locks, &mut watch, DbIndex::ZERO, keyspace.key(&name), NOW_MS);
         }
         drop(locks);
         Self { keyspace, records, _watch: watch }
@@ -144,9 +147,8 @@ impl World {
             figures.push(all);
         }
         // Records say which values are on disk, and chance decides that.
-        let pending =
-            locks.thread.effects.pending.as_ref().filter(|_| keyspace.cold_store().is_none());
-        let pending = pending.map_or_else(Vec::new, Pending::ops);
+        let batch = locks.thread.effects.batch.as_ref().filter(|_| keyspace.cold_store().is_none());
+        let batch = batch.map_or_else(Vec::new, Batch::ops);
         // A flush notes them in any order.
         let notices = locks.thread.effects.notices();
         let mut ready = notices.ready.all();
@@ -154,7 +156,7 @@ impl World {
         let events = format!("{:?}", notices.events);
         let touched = format!("{:?}", notices.touched);
         let code = CodeSet::clone(&keyspace.code().all());
-        State { entries, figures, ready, waiting, pending, events, touched, code }
+        State { entries, figures, ready, waiting, batch, events, touched, code }
     }
 
     /// The same without figures of versions that were told meanwhile, and without what is only on its way.
@@ -199,7 +201,7 @@ impl State {
         assert_eq!(self.figures, other.figures, "{what}: figures");
         assert_eq!(self.ready, other.ready, "{what}: ready keys");
         assert_eq!(self.waiting, other.waiting, "{what}: waiters");
-        assert_eq!(self.pending, other.pending, "{what}: record");
+        assert_eq!(self.batch, other.batch, "{what}: record");
         assert_eq!(self.events, other.events, "{what}: events");
         assert_eq!(self.touched, other.touched, "{what}: watched keys");
         assert!(self.code == other.code, "{what}: code");
@@ -225,11 +227,11 @@ fn small_limits() -> Limits {
 pub(super) fn spill(keyspace: &Keyspace) {
     let (mut locks, mut batch) = (keyspace.locks(), SpillBatch::default());
     for _ in 0..6 {
-        locks.gather_cold(&mut batch, NOW_MS);
+        gather_cold(&mut locks, &mut batch, NOW_MS);
     }
     let store = keyspace.cold_store().unwrap();
     let locations = store.write(batch.values(), Durable::Yes, Origin::Memory).unwrap();
-    locks.spill(&batch, &locations, NOW_MS);
+    leave_to_disk(&mut locks, &batch, &locations, NOW_MS);
 }
 
 /// Where a value is makes no difference.
