@@ -5,4 +5,5 @@ mod circles;
 mod dependencies;
 mod documents;
 mod layers;
+mod methods;
 mod suites;
