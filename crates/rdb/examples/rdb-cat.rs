@@ -14,7 +14,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tierce_rdb::aof::{self, Item, Manifest};
-use tierce_rdb::{Entry, Event, Value, WriterOptions, dump};
+use tierce_rdb::testing::Value;
+use tierce_rdb::{Entry, Event, WriterOptions, dump};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -55,7 +56,7 @@ fn cat(path: &Path, form: Form, out: &mut impl Write) -> Result<(), Box<dyn Erro
     while let Some(item) = reader.next_item()? {
         match item {
             Item::Rdb(Event::Entry(entry)) => {
-                let value = reader.value()?;
+                let value = Value::read(entry.kind(), |add| reader.visit_value(add))?;
                 match form {
                     Form::Text => text(&entry, &value, out)?,
                     Form::Restore => restore(&entry, &value, &mut commands)?,
@@ -107,7 +108,7 @@ fn text(entry: &Entry, value: &Value, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn restore(entry: &Entry, value: &Value, commands: &mut Vec<u8>) -> Result<(), tierce_rdb::Error> {
-    let payload = dump::encode(WriterOptions::default(), |writer| writer.value(value))?;
+    let payload = dump::encode(WriterOptions::default(), |writer| value.write(writer))?;
     let expiry = entry.attributes.expiry_ms.unwrap_or(0).to_string();
     let args: [&[u8]; 6] =
         [b"RESTORE", &entry.key, expiry.as_bytes(), &payload, b"REPLACE", b"ABSTTL"];

@@ -5,15 +5,16 @@
 //! cargo run --release -p tierce-rdb --example rdb-make -- FROM.rdb TO_DIRECTORY --aof
 //! ```
 //!
-//! With `--plain`, collections are handed over element by element, otherwise as whole values. With
-//! `--aof`, the result is an append-only directory.
+//! With `--plain`, collections are written element by element, otherwise small ones are packed. With `--aof`, the
+//! result is an append-only directory.
 
 use std::error::Error;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use tierce_rdb::aof::{self, Manifest};
-use tierce_rdb::{Event, Reader, Result as RdbResult, Value, ValueWriter, Writer, WriterOptions};
+use tierce_rdb::testing::Value;
+use tierce_rdb::{Event, Reader, Writer, WriterOptions};
 
 /// Redis' name for the files of an append-only directory, unless told otherwise.
 const PREFIX: &str = "appendonly.aof";
@@ -60,9 +61,9 @@ fn copy(
     while let Some(event) = reader.next_event()? {
         match event {
             Event::Entry(entry) => {
-                let value = reader.value()?;
+                let value = Value::read(entry.kind(), |add| reader.visit_value(add))?;
                 let place = writer.entry(&entry.key, &entry.attributes);
-                if plain { write_plain(place, &value)? } else { place.value(&value)? }
+                if plain { value.write_plain(place)? } else { value.write(place)? }
             }
             Event::SelectDb(db) => writer.select_db(db)?,
             Event::ResizeDb { keys, expiring } => writer.resize_db(keys, expiring)?,
@@ -73,21 +74,4 @@ fn copy(
     }
     writer.finish()?.sync_all()?;
     Ok(())
-}
-
-fn write_plain(place: ValueWriter<'_, File>, value: &Value) -> RdbResult<()> {
-    match value {
-        Value::String(string) => place.string(string),
-        Value::List(elements) => place.list(elements.len() as u64, elements),
-        Value::Set(members) => place.set(members.len() as u64, members),
-        Value::SortedSet(members) => {
-            let pairs = members.iter().rev().map(|(member, score)| (member, *score));
-            place.sorted_set(members.len() as u64, pairs)
-        }
-        Value::Hash(fields) => {
-            let pairs = fields.iter().map(|field| (&field.name, &field.value));
-            place.hash(fields.len() as u64, pairs)
-        }
-        Value::Stream(stream) => place.stream(stream),
-    }
 }

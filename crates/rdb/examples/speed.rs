@@ -55,7 +55,7 @@ fn write(count: u64, what: &str, options: WriterOptions) -> tierce_rdb::Result<V
         }
         key.clear();
         write!(key, "key:{n:012}").expect("a vector takes everything");
-        writer.string(&key, &Attributes::default(), &value)?;
+        writer.entry(&key, &Attributes::default()).string(&value)?;
     }
     let file = writer.finish()?;
     report("written", what, count, begin, file.len());

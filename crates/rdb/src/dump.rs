@@ -2,10 +2,10 @@
 //! bytes, little-endian) and the CRC-64 of all before it (8 bytes).
 //!
 //! ```
-//! use tierce_rdb::{Value, WriterOptions, dump};
+//! use tierce_rdb::{WriterOptions, dump};
 //!
 //! let payload = dump::encode(WriterOptions::default(), |value| value.string(b"1982"))?;
-//! assert_eq!(dump::Payload::parse(&payload)?.value()?, Value::String(b"1982".to_vec()));
+//! assert_eq!(dump::Payload::parse(&payload)?.string()?, Some(b"1982".to_vec()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::format::{Encoding, Kind, VERSION_MAX};
 use crate::input::{Input, Summing};
 use crate::output::{Output, Settings};
-use crate::value::{Value, ValuePart};
+use crate::value::ValuePart;
 use crate::writer::WriterOptions;
 
 /// Bytes of version and checksum.
@@ -155,14 +155,17 @@ impl<'a> Payload<'a> {
         Ok(expect_end(&mut input)?)
     }
 
-    /// Reads the value.
+    /// Reads the value if it is a string, without a copy in between.
     ///
     /// # Errors
-    /// If the value is damaged in spite of its checksum, or followed by other bytes.
-    pub fn value(&self) -> Result<Value> {
+    /// Those of [`visit`](Self::visit).
+    pub fn string(&self) -> Result<Option<Vec<u8>>> {
+        if self.encoding != Encoding::String {
+            return Ok(None);
+        }
         let mut input = self.input();
-        let value = decode::whole_value(&mut input, self.encoding)?;
-        expect_end(&mut input).map(|()| value)
+        let string = input.owned_string("a string")?;
+        expect_end(&mut input).map(|()| Some(string))
     }
 
     fn input(&self) -> Input<&'a [u8]> {
@@ -211,7 +214,7 @@ mod tests {
         let mut payload = b"\x00\x01a!\x0a\x00".to_vec();
         let sum = crc64(0, &payload);
         payload.extend_from_slice(&sum.to_le_bytes());
-        let error = Payload::parse(&payload).unwrap().value().unwrap_err();
+        let error = Payload::parse(&payload).unwrap().string().unwrap_err();
         assert_eq!(error.to_string(), "damaged at offset 3: expected the end of the value");
     }
 }

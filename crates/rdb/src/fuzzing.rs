@@ -7,9 +7,10 @@ use std::collections::HashSet;
 use std::io::Read;
 
 use crate::aof::{self, Item, Manifest};
+use crate::testing::Value;
 use crate::{
-    Attributes, Entry, Error, Event, Reader, Result, VERSION_REDIS_7_4, Value, Writer,
-    WriterOptions, crc64, dump, functions,
+    Attributes, Entry, Error, Event, Reader, Result, VERSION_REDIS_7_4, Writer, WriterOptions,
+    crc64, dump, functions,
 };
 
 /// Written so that nothing of a value is lost.
@@ -58,7 +59,7 @@ fn read(reader: impl Read, entries: &mut Vec<(Entry, Value)>) -> Result<()> {
     let mut reader = Reader::new(reader)?;
     while let Some(event) = reader.next_event()? {
         if let Event::Entry(entry) = event {
-            match reader.value() {
+            match Value::read(entry.kind(), |add| reader.visit_value(add)) {
                 Ok(value) => entries.push((entry, value)),
                 Err(Error::Module { .. }) => {}
                 Err(error) => return Err(error),
@@ -95,7 +96,8 @@ pub fn rdb_file(data: &[u8]) {
     found.retain(|(_, value)| is_whole(value));
     let mut writer = Writer::new(Vec::new(), OPTIONS).expect("a vector takes everything");
     for (entry, value) in &found {
-        writer.value(&entry.key, &entry.attributes, value).expect("a vector takes everything");
+        let written = value.write(writer.entry(&entry.key, &entry.attributes));
+        written.expect("a vector takes everything");
     }
     let file = writer.finish().expect("a vector takes everything");
     let (again, error) = entries(&file[..]);
@@ -111,18 +113,20 @@ pub fn dump_payload(data: &[u8]) {
     let raw = dump::Payload::parse(data).is_ok();
     let summed = [data, &10_u16.to_le_bytes()].concat();
     let payload = [&summed[..], &crc64(0, &summed).to_le_bytes()].concat();
-    let value = dump::Payload::parse(&payload).ok().and_then(|payload| payload.value().ok());
+    let payload = dump::Payload::parse(&payload).ok();
+    let value = payload.and_then(|payload| Value::of_payload(&payload).ok());
     if let Some(value) = value.filter(is_whole) {
-        let written = dump::encode(OPTIONS, |writer| writer.value(&value));
+        let written = dump::encode(OPTIONS, |writer| value.write(writer));
         let written = written.expect("a vector takes everything");
         let again = dump::Payload::parse(&written).expect("its own payload");
-        assert_eq!(canonical(again.value().expect("its own payload")), canonical(value));
+        let again = Value::of_payload(&again).expect("its own payload");
+        assert_eq!(canonical(again), canonical(value));
     }
     if !raw {
         let string = dump::encode(OPTIONS, |writer| writer.string(data));
         let string = string.expect("a vector takes everything");
-        let again = dump::Payload::parse(&string).expect("its own payload").value();
-        assert_eq!(again.expect("its own payload"), Value::String(data.to_vec()));
+        let again = dump::Payload::parse(&string).expect("its own payload").string();
+        assert_eq!(again.expect("its own payload"), Some(data.to_vec()));
     }
 }
 
@@ -175,7 +179,8 @@ pub fn sample(values: &[Value]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), OPTIONS).expect("a vector takes everything");
     for (n, value) in values.iter().enumerate() {
         let attributes = Attributes { expiry_ms: Some(n as u64), ..Attributes::default() };
-        writer.value(&[n as u8], &attributes, value).expect("a vector takes everything");
+        let written = value.write(writer.entry(&[n as u8], &attributes));
+        written.expect("a vector takes everything");
     }
     writer.finish().expect("a vector takes everything")
 }

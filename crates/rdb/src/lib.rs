@@ -3,23 +3,26 @@
 //! Bytes in, values out, and the other way round. Nothing here opens a file, knows a keyspace or reads a clock.
 //!
 //! ```
-//! use tierce_rdb::{Attributes, Event, Reader, Value, Writer, WriterOptions};
+//! use tierce_rdb::{Attributes, Error, Event, Reader, ValuePart, Writer, WriterOptions};
 //!
 //! let mut writer = Writer::new(Vec::new(), WriterOptions::default())?;
 //! writer.aux(b"redis-ver", b"7.0.15")?;
 //! writer.select_db(0)?;
 //! let attributes = Attributes { expiry_ms: Some(2_000_000_000_000), ..Attributes::default() };
-//! writer.string(b"vintage", &attributes, b"1982")?;
+//! writer.entry(b"vintage", &attributes).string(b"1982")?;
 //! let file = writer.finish()?;
 //!
 //! let mut reader = Reader::new(&file[..])?;
 //! while let Some(event) = reader.next_event()? {
 //!     if let Event::Entry(entry) = event {
 //!         assert_eq!(entry.key, b"vintage");
-//!         assert_eq!(reader.value()?, Value::String(b"1982".to_vec()));
+//!         reader.visit_value(|part| {
+//!             assert_eq!(part, ValuePart::String(b"1982"));
+//!             Ok::<(), Error>(())
+//!         })?;
 //!     }
 //! }
-//! # Ok::<(), tierce_rdb::Error>(())
+//! # Ok::<(), Error>(())
 //! ```
 //!
 //! Any input yields a value or an [`Error`] with its position: never a panic, and never memory out of proportion to
@@ -43,6 +46,8 @@ mod output;
 mod packed;
 mod reader;
 mod string;
+#[doc(hidden)]
+pub mod testing;
 mod value;
 mod writer;
 
@@ -54,7 +59,6 @@ pub use format::{
 };
 pub use reader::{Checksum, Entry, Event, Reader};
 pub use value::{
-    Attributes, Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
-    ValuePart,
+    Attributes, Consumer, Group, Pending, Stream, StreamEntry, StreamId, StreamState, ValuePart,
 };
 pub use writer::{Writer, WriterOptions};

@@ -1,7 +1,7 @@
 //! Reads an RDB file from beginning to end.
 //!
-//! The file is a sequence of [`Event`]s. The value of a key is not part of its event: the caller reads it next, whole
-//! or in parts, or skips it by taking the next event. So the largest string, packed value or consumer group bounds
+//! The file is a sequence of [`Event`]s. The value of a key is not part of its event: the caller reads it next, in
+//! parts, or skips it by taking the next event. So the largest string, packed value or consumer group bounds
 //! memory, not the largest collection.
 
 use std::io::Read;
@@ -10,7 +10,7 @@ use crate::decode;
 use crate::error::{Error, Result};
 use crate::format::{Encoding, Kind, MAGIC, VERSION_CHECKSUM, VERSION_MAX, VERSION_MIN, opcode};
 use crate::input::{Input, Summing};
-use crate::value::{Attributes, Value, ValuePart};
+use crate::value::{Attributes, ValuePart};
 
 /// What comes next in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,10 +227,6 @@ impl<R: Read> Reader<R> {
         Ok(Event::End { checksum })
     }
 
-    fn take_value(&mut self) -> Result<Encoding> {
-        self.value.take().ok_or(Error::NoValue)
-    }
-
     /// Reads the value of the key that came last, and hands over its parts.
     ///
     /// # Errors
@@ -240,17 +236,8 @@ impl<R: Read> Reader<R> {
         &mut self,
         mut visit: impl FnMut(ValuePart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let encoding = self.take_value()?;
+        let encoding = self.value.take().ok_or(Error::NoValue)?;
         decode::value(&mut self.input, encoding, &mut visit)
-    }
-
-    /// Reads the whole value of the key that came last.
-    ///
-    /// # Errors
-    /// Those of [`visit_value`](Self::visit_value).
-    pub fn value(&mut self) -> Result<Value> {
-        let encoding = self.take_value()?;
-        decode::whole_value(&mut self.input, encoding)
     }
 
     /// Passes over the value of the key that came last. It is checked as if it were read.

@@ -1,11 +1,7 @@
-//! Values, whatever their encoding: whole ([`Value`]) or a part at a time ([`ValuePart`]).
-//!
-//! Readers of files with large collections take parts, so no collection has to fit in memory.
+//! Values, whatever their encoding, a part at a time: no collection has to fit in memory.
 
 use std::fmt;
 use std::sync::Arc;
-
-use crate::format::Kind;
 
 /// The attributes of a key besides its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,34 +12,6 @@ pub struct Attributes {
     pub idle_seconds: Option<u64>,
     /// How often the key was used, as a logarithmic counter; with LFU policies only.
     pub frequency: Option<u8>,
-}
-
-/// A whole value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// A string.
-    String(Vec<u8>),
-    /// A list, from head to tail.
-    List(Vec<Vec<u8>>),
-    /// A set, in no order.
-    Set(Vec<Vec<u8>>),
-    /// A sorted set as members with scores, in no order that can be relied on.
-    SortedSet(Vec<(Vec<u8>, f64)>),
-    /// A hash, in no order.
-    Hash(Vec<Field>),
-    /// A stream.
-    Stream(Stream),
-}
-
-/// A field of a hash.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Field {
-    /// Its name.
-    pub name: Vec<u8>,
-    /// Its value.
-    pub value: Vec<u8>,
-    /// When it expires, in milliseconds since 1970.
-    pub expiry_ms: Option<u64>,
 }
 
 /// The identity of an entry in a stream.
@@ -166,55 +134,4 @@ pub enum ValuePart<'a> {
     StreamState(&'a StreamState),
     /// A group of a stream.
     Group(&'a Group),
-}
-
-impl Value {
-    /// A value of a kind without any parts; `None` for a module's.
-    pub fn empty(kind: Kind) -> Option<Value> {
-        Some(match kind {
-            Kind::String => Value::String(Vec::new()),
-            Kind::List => Value::List(Vec::new()),
-            Kind::Set => Value::Set(Vec::new()),
-            Kind::SortedSet => Value::SortedSet(Vec::new()),
-            Kind::Hash => Value::Hash(Vec::new()),
-            Kind::Stream => Value::Stream(Stream::default()),
-            Kind::Module => return None,
-        })
-    }
-
-    /// What this is.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Value::String(_) => Kind::String,
-            Value::List(_) => Kind::List,
-            Value::Set(_) => Kind::Set,
-            Value::SortedSet(_) => Kind::SortedSet,
-            Value::Hash(_) => Kind::Hash,
-            Value::Stream(_) => Kind::Stream,
-        }
-    }
-
-    /// Adds a part.
-    ///
-    /// # Panics
-    /// If the part is of another kind.
-    pub fn push(&mut self, part: ValuePart<'_>) {
-        match (self, part) {
-            (Value::String(string), ValuePart::String(bytes)) => string.extend_from_slice(bytes),
-            (Value::List(elements), ValuePart::Element(bytes)) => elements.push(bytes.to_vec()),
-            (Value::Set(members), ValuePart::Member(bytes)) => members.push(bytes.to_vec()),
-            (Value::SortedSet(members), ValuePart::Scored { member, score }) => {
-                members.push((member.to_vec(), score));
-            }
-            (Value::Hash(fields), ValuePart::Field { name, value, expiry_ms }) => {
-                fields.push(Field { name: name.to_vec(), value: value.to_vec(), expiry_ms });
-            }
-            (Value::Stream(stream), ValuePart::StreamEntry(entry)) => {
-                stream.entries.push(entry.clone());
-            }
-            (Value::Stream(stream), ValuePart::StreamState(state)) => stream.state = *state,
-            (Value::Stream(stream), ValuePart::Group(group)) => stream.groups.push(group.clone()),
-            (value, part) => panic!("{part:?} is no part of a {:?}", value.kind()),
-        }
-    }
 }

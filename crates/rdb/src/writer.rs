@@ -8,7 +8,7 @@ use crate::encode::ValueWriter;
 use crate::error::{Error, Result};
 use crate::format::{MAGIC, VERSION_MAX, VERSION_REDIS_7_0, VERSION_WRITTEN_MIN, opcode};
 use crate::output::{Output, Settings};
-use crate::value::{Attributes, Value};
+use crate::value::Attributes;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,22 +151,6 @@ impl<W: Write> Writer<W> {
         attributes: &'a Attributes,
     ) -> ValueWriter<'a, W> {
         ValueWriter::new(&mut self.output, Some((key, attributes)))
-    }
-
-    /// A key with a string.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn string(&mut self, key: &[u8], attributes: &Attributes, value: &[u8]) -> Result<()> {
-        self.entry(key, attributes).string(value)
-    }
-
-    /// A key with a whole value.
-    ///
-    /// # Errors
-    /// Those of [`ValueWriter::value`].
-    pub fn value(&mut self, key: &[u8], attributes: &Attributes, value: &Value) -> Result<()> {
-        self.entry(key, attributes).value(value)
     }
 
     /// Ends the file with its checksum, and returns the underlying writer, which is neither flushed

@@ -3,9 +3,10 @@
 
 use tierce_harness::effort;
 use tierce_rdb::aof::encode_command;
+use tierce_rdb::testing::{Field, Value};
 use tierce_rdb::{
-    Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
-    WriterOptions, dump, functions, fuzzing,
+    Consumer, Group, Pending, Stream, StreamEntry, StreamId, StreamState, WriterOptions, dump,
+    functions, fuzzing,
 };
 
 const ROUNDS: u64 = 5_000;
@@ -131,7 +132,7 @@ fn rdb_file_of_redis() {
 fn dump_payload() {
     let payload = |value: &Value| {
         let options = WriterOptions { version: 12, ..WriterOptions::default() };
-        let mut payload = dump::encode(options, |writer| writer.value(value)).unwrap();
+        let mut payload = dump::encode(options, |writer| value.write(writer)).unwrap();
         // The target adds version and checksum itself.
         payload.truncate(payload.len() - 10);
         payload

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tierce_rdb::{Checksum, Encoding, Entry, Event, Field, Reader, Stream, StreamId, Value};
+use tierce_rdb::testing::{Field, Value};
+use tierce_rdb::{Checksum, Encoding, Entry, Event, Reader, Stream, StreamId};
 
 const OF_REDIS: &[u8] = include_bytes!("fixtures/redis-7.0.rdb");
 const OLD: &[u8] = include_bytes!("fixtures/old-encodings.rdb");
@@ -21,7 +22,8 @@ impl File {
             match event {
                 Event::Entry(entry) => {
                     let key = String::from_utf8_lossy(&entry.key).into_owned();
-                    entries.insert(key, (entry, reader.value().unwrap()));
+                    let value = Value::read(entry.kind(), |add| reader.visit_value(add));
+                    entries.insert(key, (entry, value.unwrap()));
                 }
                 other => others.push(other),
             }

@@ -7,9 +7,10 @@ use proptest::option;
 use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_rdb::fuzzing::canonical;
+use tierce_rdb::testing::{Field, Value};
 use tierce_rdb::{
-    Attributes, Consumer, Encoding, Error, Event, Field, Group, Kind, Pending, Reader, Stream,
-    StreamEntry, StreamId, StreamState, Value, Writer, WriterOptions, dump,
+    Attributes, Consumer, Encoding, Error, Event, Group, Pending, Reader, Stream, StreamEntry,
+    StreamId, StreamState, Writer, WriterOptions, dump,
 };
 
 /// Strings of all forms: numbers, short, long enough to be packed no longer, repetitive.
@@ -140,7 +141,7 @@ fn through_file(
     assert_eq!(reader.next_event().unwrap(), Some(Event::SelectDb(3)));
     let Some(Event::Entry(entry)) = reader.next_event().unwrap() else { panic!("no key") };
     assert_eq!((entry.db, &entry.key[..], entry.attributes), (3, &b"key"[..], attributes));
-    let value = reader.value().unwrap();
+    let value = Value::read(entry.kind(), |add| reader.visit_value(add)).unwrap();
     assert!(matches!(reader.next_event().unwrap(), Some(Event::End { .. })));
     assert_eq!(reader.next_event().unwrap(), None);
     assert_eq!(reader.offset(), file.len() as u64);
@@ -148,28 +149,10 @@ fn through_file(
 }
 
 fn through_payload(options: WriterOptions, value: &Value) -> Value {
-    let payload = dump::encode(options, |writer| writer.value(value)).unwrap();
+    let payload = dump::encode(options, |writer| value.write(writer)).unwrap();
     let payload = dump::Payload::parse(&payload).unwrap();
     assert_eq!((payload.version(), payload.kind()), (options.version, value.kind()));
-    payload.value().unwrap()
-}
-
-/// Hands over elements one by one.
-fn plain(writer: tierce_rdb::ValueWriter<'_, Vec<u8>>, value: &Value) -> tierce_rdb::Result<()> {
-    match value {
-        Value::String(string) => writer.string(string),
-        Value::List(elements) => writer.list(elements.len() as u64, elements),
-        Value::Set(members) => writer.set(members.len() as u64, members),
-        Value::SortedSet(members) => {
-            let pairs = members.iter().map(|(member, score)| (member, *score));
-            writer.sorted_set(members.len() as u64, pairs)
-        }
-        Value::Hash(fields) => {
-            let pairs = fields.iter().map(|field| (&field.name, &field.value));
-            writer.hash(fields.len() as u64, pairs)
-        }
-        Value::Stream(stream) => writer.stream(stream),
-    }
+    Value::of_payload(&payload).unwrap()
 }
 
 proptest! {
@@ -177,7 +160,7 @@ proptest! {
 
     #[test]
     fn whole_values(value in value(), options in options(), attributes in attributes()) {
-        let (found, _) = through_file(options, attributes, |writer| writer.value(&value));
+        let (found, _) = through_file(options, attributes, |writer| value.write(writer));
         let value = canonical(value);
         prop_assert_eq!(&canonical(found), &value);
         prop_assert_eq!(canonical(through_payload(options, &value)), value);
@@ -186,7 +169,7 @@ proptest! {
     #[test]
     fn values_element_by_element(value in value(), options in options()) {
         let (found, _) =
-            through_file(options, Attributes::default(), |writer| plain(writer, &value));
+            through_file(options, Attributes::default(), |writer| value.write_plain(writer));
         prop_assert_eq!(found, value);
     }
 
@@ -194,7 +177,7 @@ proptest! {
     fn hashes_with_deadlines(hash in hash(option::of(time_ms()))) {
         let options = WriterOptions { version: 12, ..WriterOptions::default() };
         let (found, _) =
-            through_file(options, Attributes::default(), |writer| writer.value(&hash));
+            through_file(options, Attributes::default(), |writer| hash.write(writer));
         prop_assert_eq!(canonical(found), canonical(hash));
     }
 
@@ -242,7 +225,7 @@ fn strings_larger_than_all_buffers() {
 fn versions_say_what_they_cannot_hold() {
     let field = Field { name: vec![1], value: vec![2], expiry_ms: Some(3) };
     let hash = Value::Hash(vec![field]);
-    let error = dump::encode(WriterOptions::default(), |writer| writer.value(&hash)).unwrap_err();
+    let error = dump::encode(WriterOptions::default(), |writer| hash.write(writer)).unwrap_err();
     assert!(matches!(error, Error::NotInVersion { needed: 12, version: 10, .. }), "{error}");
     for version in [0, 8, 13, u16::MAX] {
         let options = WriterOptions { version, ..WriterOptions::default() };
@@ -259,7 +242,7 @@ fn what_a_version_does_not_know_may_be_left_out() {
         let stays = |deadline: Option<u64>| deadline.filter(|_| deadlines_stay);
         let hash = Value::Hash(vec![field(b"a", Some(3)), field(b"b", None)]);
         let expected = Value::Hash(vec![field(b"a", stays(Some(3))), field(b"b", None)]);
-        let (found, _) = through_file(options, Attributes::default(), |w| w.value(&hash));
+        let (found, _) = through_file(options, Attributes::default(), |w| hash.write(w));
         assert_eq!(found, expected, "version {version}");
 
         let mut file = Writer::new(Vec::new(), options).unwrap();
@@ -275,19 +258,5 @@ fn a_wrong_number_of_elements_is_an_error() {
         let written =
             dump::encode(WriterOptions::default(), |writer| writer.list(announced, ["a", "b"]));
         assert!(matches!(written, Err(Error::Count { announced: n }) if n == announced));
-    }
-}
-
-#[test]
-fn every_kind_has_an_encoding_and_an_empty_value() {
-    for encoding in Encoding::ALL {
-        let empty = Value::empty(encoding.kind());
-        assert_eq!(
-            empty.map(|value| value.kind()),
-            match encoding.kind() {
-                Kind::Module => None,
-                kind => Some(kind),
-            }
-        );
     }
 }

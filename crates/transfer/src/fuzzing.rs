@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tierce_keyspace::{DbIndex, Keyspace, Options, SavedValue, Snapshot, Value};
-use tierce_rdb::{Kind, Value as Decoded, WriterOptions, crc64, dump};
+use tierce_rdb::{Kind, WriterOptions, crc64, dump, fuzzing, testing};
 
 use crate::commands::Executor;
 use crate::jsonl;
@@ -120,7 +120,7 @@ fn dump_of(value: &Value<'_>) -> Vec<u8> {
         .expect("a vector takes everything")
 }
 
-fn decoded(payload: &[u8]) -> Decoded {
+fn decoded(payload: &[u8]) -> testing::Value {
     let payload = dump::Payload::parse(payload).expect("its own payload");
-    tierce_rdb::fuzzing::canonical(payload.value().expect("its own payload"))
+    testing::Value::of_payload(&payload).map(fuzzing::canonical).expect("its own payload")
 }

@@ -22,7 +22,7 @@ fn snapshot(dir: &TempDir, written: i64, deadline_ms: i64) -> PathBuf {
     writer.aux(b"ctime", written.to_string().as_bytes()).unwrap();
     let expiry_ms = Some(deadline_ms as u64);
     let attributes = Attributes { expiry_ms, ..Attributes::default() };
-    writer.string(b"key", &attributes, b"value").unwrap();
+    writer.entry(b"key", &attributes).string(b"value").unwrap();
     let path = dir.path().join("from-elsewhere.rdb");
     write(&path, writer.finish().unwrap()).unwrap();
     path

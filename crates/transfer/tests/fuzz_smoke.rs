@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use tierce_harness::effort;
+use tierce_rdb::testing::{Field, Value};
 use tierce_rdb::{
-    Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
-    WriterOptions, dump,
+    Consumer, Group, Pending, Stream, StreamEntry, StreamId, StreamState, WriterOptions, dump,
 };
 use tierce_transfer::fuzzing;
 
@@ -47,7 +47,7 @@ fn seeds() -> Vec<Vec<u8>> {
     ];
     let payload = |value: &Value| {
         let options = WriterOptions { version: 12, ..WriterOptions::default() };
-        let mut payload = dump::encode(options, |writer| writer.value(value)).unwrap();
+        let mut payload = dump::encode(options, |writer| value.write(writer)).unwrap();
         payload.truncate(payload.len() - 10);
         payload
     };

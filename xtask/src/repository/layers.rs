@@ -235,7 +235,7 @@ const NET: &[&str] = &[
 #[rustfmt::skip]
 const RDB: &[&str] = &[
     "error", "format", "crc64", "input", "packed", "value", "decode", "reader", "aof", "compression_heuristic",
-    "lzf", "output", "encode", "writer", "dump", "functions", "fuzzing", "string", "lib",
+    "lzf", "output", "encode", "writer", "dump", "functions", "testing", "fuzzing", "string", "lib",
 ];
 
 #[rustfmt::skip]

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::MAGIC;
 use crate::input::{Input, Summing};
 use crate::reader::{self, Event};
-use crate::value::{Value, ValuePart};
+use crate::value::ValuePart;
 
 /// Longest line: a length, or an annotation. Redis reads lines of 128 bytes.
 const LINE_LEN_MAX: usize = 1024;
@@ -145,17 +145,6 @@ impl<R: Read> Reader<R> {
             _ => Err(Error::NoValue.into()),
         }
     }
-
-    /// Reads the whole value of the key that came last, as [`crate::Reader::value`].
-    ///
-    /// # Errors
-    /// Those of that method.
-    pub fn value(&mut self) -> Result<Value> {
-        match &mut self.stage {
-            Stage::Rdb(rdb) => rdb.value(),
-            _ => Err(Error::NoValue),
-        }
-    }
 }
 
 /// A line with `#`; the timestamp if that is what it is.
@@ -250,7 +239,7 @@ mod tests {
     #[test]
     fn commands_follow_an_rdb_file() {
         let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
-        writer.string(b"k", &Attributes::default(), b"v").unwrap();
+        writer.entry(b"k", &Attributes::default()).string(b"v").unwrap();
         let rdb = writer.finish().unwrap();
         let (items, whole, error) = read(&[rdb.clone(), file(&[&["PING"]])].concat());
         assert!(error.is_none());

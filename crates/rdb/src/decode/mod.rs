@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::Encoding;
 use crate::input::Input;
 use crate::packed::Packing;
-use crate::value::{Value, ValuePart};
+use crate::value::ValuePart;
 
 /// Reads a value of an encoding.
 pub(crate) fn value<R: Read, E: From<Error>>(
@@ -52,22 +52,6 @@ pub(crate) fn value<R: Read, E: From<Error>>(
             Err(Error::Unreleased { offset: input.offset(), what }.into())
         }
     }
-}
-
-/// Reads a value into memory.
-pub(crate) fn whole_value<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Value> {
-    if encoding == Encoding::String {
-        // Spares large strings a copy.
-        return input.owned_string("a string").map(Value::String);
-    }
-    let mut whole = Value::empty(encoding.kind());
-    value(input, encoding, &mut |part| {
-        if let Some(whole) = &mut whole {
-            whole.push(part);
-        }
-        Ok::<(), Error>(())
-    })?;
-    whole.ok_or_else(|| input.corrupt("a value that is not of a module"))
 }
 
 /// A time, which the format has as a signed number. No time is before 1970.

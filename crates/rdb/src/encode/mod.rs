@@ -1,10 +1,8 @@
 //! From values to bytes, for files and DUMP payloads alike.
 //!
-//! Collections passed element by element are written in the plain forms, which every version of Redis reads. Small
-//! values passed whole are written packed, since Redis adopts these without conversion.
+//! Collections are written element by element in the plain forms, which every version of Redis reads.
 
 mod collection;
-mod small;
 mod stream;
 
 use std::io::Write;
@@ -14,7 +12,7 @@ pub use self::collection::CollectionWriter;
 use crate::error::{Error, Result};
 use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2, opcode};
 use crate::output::Output;
-use crate::value::{Attributes, Field, Stream, Value};
+use crate::value::{Attributes, Stream};
 
 /// Writes one value, and before it what belongs there. Each method writes all of it.
 ///
@@ -23,7 +21,7 @@ use crate::value::{Attributes, Field, Stream, Value};
 #[derive(Debug)]
 #[must_use = "the key is written together with its value"]
 pub struct ValueWriter<'a, W> {
-    output: &'a mut Output<W>,
+    pub(crate) output: &'a mut Output<W>,
     /// A value in a file has a key, one in a DUMP payload has none.
     key: Option<(&'a [u8], &'a Attributes)>,
 }
@@ -34,7 +32,7 @@ impl<'a, W: Write> ValueWriter<'a, W> {
     }
 
     /// Writes what is before a value.
-    fn begin(&mut self, encoding: Encoding) -> Result<()> {
+    pub(crate) fn begin(&mut self, encoding: Encoding) -> Result<()> {
         let output = &mut *self.output;
         let Some((key, attributes)) = self.key else {
             return output.put(&[encoding.code()]);
@@ -158,39 +156,5 @@ impl<'a, W: Write> ValueWriter<'a, W> {
         };
         self.begin(encoding)?;
         stream::write(self.output, encoding, stream)
-    }
-
-    /// A whole value. If it is small, it is packed as Redis does.
-    ///
-    /// # Errors
-    /// If writing fails, or the version has no form for the value.
-    pub fn value(mut self, value: &Value) -> Result<()> {
-        if let Some((encoding, packed)) = small::pack(value, self.output.settings.version) {
-            self.begin(encoding)?;
-            return self.output.string(&packed);
-        }
-        match value {
-            Value::String(string) => self.string(string),
-            Value::List(elements) => self.list(elements.len() as u64, elements),
-            Value::Set(members) => self.set(members.len() as u64, members),
-            Value::SortedSet(members) => {
-                let pairs = members.iter().map(|(member, score)| (member, *score));
-                self.sorted_set(members.len() as u64, pairs)
-            }
-            Value::Hash(fields) => self.whole_hash(fields),
-            Value::Stream(stream) => self.stream(stream),
-        }
-    }
-
-    fn whole_hash(self, fields: &[Field]) -> Result<()> {
-        let len = fields.len() as u64;
-        match fields.iter().filter_map(|field| field.expiry_ms).min() {
-            None => self.hash(len, fields.iter().map(|field| (&field.name, &field.value))),
-            Some(earliest) => {
-                let triples =
-                    fields.iter().map(|field| (&field.name, &field.value, field.expiry_ms));
-                self.hash_expiring(len, earliest, triples)
-            }
-        }
     }
 }

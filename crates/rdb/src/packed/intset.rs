@@ -36,25 +36,6 @@ impl<'a> Items<'a> {
     }
 }
 
-/// The intset of integers that are in ascending order.
-pub(crate) fn encode(integers: &[i64]) -> Vec<u8> {
-    let fits = |bits: u32| integers.iter().all(|&n| n >> (bits - 1) == n >> 63);
-    let width = if fits(16) {
-        2
-    } else if fits(32) {
-        4
-    } else {
-        8
-    };
-    let mut bytes = Vec::with_capacity(8 + integers.len() * width);
-    bytes.extend_from_slice(&(width as u32).to_le_bytes());
-    bytes.extend_from_slice(&(integers.len() as u32).to_le_bytes());
-    for integer in integers {
-        bytes.extend_from_slice(&integer.to_le_bytes()[..width]);
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +51,11 @@ mod tests {
 
     #[test]
     fn integers_stand_in_ascending_order() {
+        let encode = |integers: &[i32]| {
+            let head = [4_u32, integers.len() as u32].map(u32::to_le_bytes);
+            let integers = integers.iter().flat_map(|integer| integer.to_le_bytes());
+            head.concat().into_iter().chain(integers).collect::<Vec<u8>>()
+        };
         assert_eq!(read(&encode(&[-70_000, 1, 2])), Ok(vec![-70_000, 1, 2]));
         for wrong in [&[][..], &[1, 1], &[2, 1]] {
             assert_eq!(read(&encode(wrong)), Err(Malformed), "{wrong:?}");

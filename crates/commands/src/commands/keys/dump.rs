@@ -2,7 +2,7 @@
 
 use tierce_collections::Collection;
 use tierce_keyspace::{Event, Expiry, Key, Limits, SavedValue};
-use tierce_rdb::{Kind, Value, WriterOptions, dump};
+use tierce_rdb::{Kind, WriterOptions, dump};
 use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Weight};
@@ -136,12 +136,11 @@ enum Restored {
 impl Restored {
     fn read(payload: &dump::Payload<'_>, limits: Limits) -> Result<Self, CommandError> {
         let read = || -> Result<Self, Flaw> {
-            let Some(mut loading) = Assembly::begin(payload.kind(), limits) else {
-                return match payload.value()? {
-                    Value::String(string) => Ok(Self::String(string)),
-                    other => unreachable!("{:?} is put together from parts", other.kind()),
-                };
-            };
+            if let Some(string) = payload.string()? {
+                return Ok(Self::String(string));
+            }
+            let loading = Assembly::begin(payload.kind(), limits);
+            let mut loading = loading.expect("all others are collections");
             payload.visit(|part| loading.add(part))?;
             loading.finish().map(Self::Collection)
         };

@@ -1,9 +1,8 @@
 //! Small collections, packed into one string.
 
 use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2};
-use crate::packed::intset;
 use crate::packed::listpack::{Builder, parse_i64};
-use crate::value::Value;
+use crate::testing::Value;
 
 /// Collections above this are not packed: the least that any version of Redis packs by default.
 const ELEMENTS_MAX: usize = 128;
@@ -51,7 +50,26 @@ fn pack_integers(members: &[Vec<u8>]) -> Option<(Encoding, Vec<u8>)> {
     let integers: Option<Vec<i64>> = members.iter().map(|member| parse_i64(member)).collect();
     let mut integers = integers?;
     integers.sort_unstable();
-    Some((Encoding::SetIntset, intset::encode(&integers)))
+    Some((Encoding::SetIntset, intset(&integers)))
+}
+
+/// The intset of integers that are in ascending order.
+fn intset(integers: &[i64]) -> Vec<u8> {
+    let fits = |bits: u32| integers.iter().all(|&n| n >> (bits - 1) == n >> 63);
+    let width = if fits(16) {
+        2
+    } else if fits(32) {
+        4
+    } else {
+        8
+    };
+    let mut bytes = Vec::with_capacity(8 + integers.len() * width);
+    bytes.extend_from_slice(&(width as u32).to_le_bytes());
+    bytes.extend_from_slice(&(integers.len() as u32).to_le_bytes());
+    for integer in integers {
+        bytes.extend_from_slice(&integer.to_le_bytes()[..width]);
+    }
+    bytes
 }
 
 fn pack_strings<'a>(strings: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {

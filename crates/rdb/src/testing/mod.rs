@@ -1,0 +1,156 @@
+//! Whole values: for tests, fuzzing and examples. Not part of the crate's interface.
+//!
+//! A program passes values on part by part, so that no collection has to fit in memory.
+
+mod packed;
+
+use std::io::Write;
+
+use crate::dump::Payload;
+use crate::encode::ValueWriter;
+use crate::error::Result;
+use crate::format::Kind;
+use crate::value::{Stream, ValuePart};
+
+/// A whole value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A string.
+    String(Vec<u8>),
+    /// A list, from head to tail.
+    List(Vec<Vec<u8>>),
+    /// A set, in no order.
+    Set(Vec<Vec<u8>>),
+    /// A sorted set as members with scores, in no order that can be relied on.
+    SortedSet(Vec<(Vec<u8>, f64)>),
+    /// A hash, in no order.
+    Hash(Vec<Field>),
+    /// A stream.
+    Stream(Stream),
+}
+
+/// A field of a hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// When it expires, in milliseconds since 1970.
+    pub expiry_ms: Option<u64>,
+}
+
+impl Value {
+    /// Reads a value of this type, whose parts `visit` hands to what it gets.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub fn read(
+        kind: Kind,
+        visit: impl FnOnce(&mut dyn FnMut(ValuePart<'_>) -> Result<()>) -> Result<()>,
+    ) -> Result<Self> {
+        let mut value = match kind {
+            Kind::List => Value::List(Vec::new()),
+            Kind::Set => Value::Set(Vec::new()),
+            Kind::SortedSet => Value::SortedSet(Vec::new()),
+            Kind::Hash => Value::Hash(Vec::new()),
+            Kind::Stream => Value::Stream(Stream::default()),
+            // A module's value is an error, and has no parts.
+            Kind::String | Kind::Module => Value::String(Vec::new()),
+        };
+        visit(&mut |part| {
+            value.push(part);
+            Ok(())
+        })?;
+        Ok(value)
+    }
+
+    /// Reads the value in a payload.
+    ///
+    /// # Errors
+    /// Those of [`Payload::visit`].
+    pub fn of_payload(payload: &Payload<'_>) -> Result<Self> {
+        Self::read(payload.kind(), |add| payload.visit(add))
+    }
+
+    /// Adds a part, which is of the value's kind.
+    fn push(&mut self, part: ValuePart<'_>) {
+        match (self, part) {
+            (Value::String(string), ValuePart::String(bytes)) => string.extend_from_slice(bytes),
+            (Value::List(elements), ValuePart::Element(bytes)) => elements.push(bytes.to_vec()),
+            (Value::Set(members), ValuePart::Member(bytes)) => members.push(bytes.to_vec()),
+            (Value::SortedSet(members), ValuePart::Scored { member, score }) => {
+                members.push((member.to_vec(), score));
+            }
+            (Value::Hash(fields), ValuePart::Field { name, value, expiry_ms }) => {
+                fields.push(Field { name: name.to_vec(), value: value.to_vec(), expiry_ms });
+            }
+            (Value::Stream(stream), ValuePart::StreamEntry(entry)) => {
+                stream.entries.push(entry.clone());
+            }
+            (Value::Stream(stream), ValuePart::StreamState(state)) => stream.state = *state,
+            (Value::Stream(stream), ValuePart::Group(group)) => stream.groups.push(group.clone()),
+            (value, part) => panic!("{part:?} is no part of a {:?}", value.kind()),
+        }
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::String(_) => Kind::String,
+            Value::List(_) => Kind::List,
+            Value::Set(_) => Kind::Set,
+            Value::SortedSet(_) => Kind::SortedSet,
+            Value::Hash(_) => Kind::Hash,
+            Value::Stream(_) => Kind::Stream,
+        }
+    }
+
+    /// Writes it. If it is small, it is packed as Redis does.
+    ///
+    /// # Errors
+    /// If writing fails, or the version has no form for the value.
+    pub fn write<W: Write>(&self, mut writer: ValueWriter<'_, W>) -> Result<()> {
+        match packed::pack(self, writer.output.settings.version) {
+            Some((encoding, packed)) => {
+                writer.begin(encoding)?;
+                writer.output.string(&packed)
+            }
+            None => self.write_plain(writer),
+        }
+    }
+
+    /// Writes it, a collection element by element.
+    ///
+    /// # Errors
+    /// If writing fails, or the version has no form for the value.
+    pub fn write_plain<W: Write>(&self, writer: ValueWriter<'_, W>) -> Result<()> {
+        match self {
+            Value::String(string) => writer.string(string),
+            Value::Stream(stream) => writer.stream(stream),
+            Value::List(elements) => {
+                let mut writer = writer.begin_list(elements.len() as u64)?;
+                elements.iter().try_for_each(|element| writer.element(element))?;
+                writer.finish()
+            }
+            Value::Set(members) => {
+                let mut writer = writer.begin_set(members.len() as u64)?;
+                members.iter().try_for_each(|member| writer.element(member))?;
+                writer.finish()
+            }
+            Value::SortedSet(members) => {
+                let mut writer = writer.begin_sorted_set(members.len() as u64)?;
+                members.iter().try_for_each(|(member, score)| writer.scored(member, *score))?;
+                writer.finish()
+            }
+            Value::Hash(fields) => {
+                let earliest_ms = fields.iter().filter_map(|field| field.expiry_ms).min();
+                let mut writer = writer.begin_hash(fields.len() as u64, earliest_ms)?;
+                for Field { name, value, expiry_ms } in fields {
+                    writer.field(name, value, *expiry_ms)?;
+                }
+                writer.finish()
+            }
+        }
+    }
+}
