@@ -367,6 +367,63 @@ fn a_wrong_line_is_named() {
     assert!(without.unwrap_err().starts_with("1: the first line"));
 }
 
+/// Each stream has a group `g` with a consumer `ann`, and an entry 5-5, before the elements that are wrong.
+#[test]
+fn a_wrong_element_of_a_stream_is_named() {
+    const HEAD: &str = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n\
+        {\"type\":\"stream\",\"key\":\"k\",\"value\":[\
+        {\"group\":{\"name\":\"g\",\"last_delivered\":\"0-0\"}},\
+        {\"consumer\":{\"group\":\"g\",\"name\":\"ann\",\"seen_ms\":1}},\
+        {\"entry\":{\"id\":\"5-5\",\"fields\":[\"f\",\"v\"]}},";
+    let state = |last: &str, added: u8| {
+        format!(
+            "{{\"state\":{{\"last_id\":\"{last}\",\"max_deleted_id\":\"0-0\",\"entries_added\":{added}}}}}"
+        )
+    };
+    let entry =
+        |id: &str, fields: &str| format!("{{\"entry\":{{\"id\":\"{id}\",\"fields\":[{fields}]}}}}");
+    let group =
+        |name: &str| format!("{{\"group\":{{\"name\":\"{name}\",\"last_delivered\":\"0-0\"}}}}");
+    let consumer = |group: &str, name: &str| {
+        format!("{{\"consumer\":{{\"group\":\"{group}\",\"name\":\"{name}\",\"seen_ms\":1}}}}")
+    };
+    let pending = |group: &str, name: &str, ids: &str| {
+        format!(
+            "{{\"pending\":{{\"group\":\"{group}\",\"consumer\":\"{name}\",\"delivered_ms\":1,\
+             \"deliveries\":1,\"ids\":[{ids}]}}}}"
+        )
+    };
+    let twice =
+        [consumer("g", "bob"), pending("g", "ann", "\"5-5\""), pending("g", "bob", "\"5-5\"")];
+    for (elements, expected) in [
+        (entry("5-5", "\"f\",\"v\""), "the entry 5-5 does not come after the one before it"),
+        (entry("0-0", "\"f\",\"v\""), "the entry 0-0 does not come after the one before it"),
+        (entry("6-0", ""), "the entry 6-0 has no fields"),
+        (entry("6-0", "\"f\""), "the entry 6-0 has a field without a value"),
+        ([state("5-5", 1), state("5-5", 1)].join(","), "a stream has one state"),
+        (state("0-0", 3), "3 entries were added, and the last ID is 0-0"),
+        (state("4-9", 1), "the stream's last_id is below that of an entry"),
+        (group("h"), "the stream has no state"),
+        (group("g"), "the group g is there twice"),
+        (consumer("h", "ann"), "there is no group h"),
+        (consumer("g", "ann"), "the consumer ann is there twice"),
+        (pending("h", "ann", "\"5-5\""), "there is no group h"),
+        (pending("g", "bob", "\"5-5\""), "there is no consumer bob"),
+        (pending("g", "ann", "\"5-5\",\"5-5\""), "the entry 5-5 is pending twice"),
+        (twice.join(","), "the entry 5-5 is pending twice"),
+    ] {
+        let reason = imported(format!("{HEAD}{elements}]}}").as_bytes()).unwrap_err();
+        assert_eq!(reason, format!("2: {expected}"), "{elements}");
+    }
+    let first = format!(
+        "{{\"type\":\"stream\",\"key\":\"k\",\"value\":[{}]}}",
+        entry("0-0", "\"f\",\"v\"")
+    );
+    let (header, _) = HEAD.split_once('\n').unwrap();
+    let reason = imported(format!("{header}\n{first}").as_bytes()).unwrap_err();
+    assert_eq!(reason, "2: there is no entry 0-0");
+}
+
 /// A file that a person wrote: what has a default may be left out.
 #[test]
 fn what_has_a_default_may_be_left_out() {
