@@ -249,10 +249,10 @@ impl Import<'_> {
                 self.too_long_key(offset, &entry.key);
             }
             _ if self.too_long.is_some() => {}
-            Event::Entry(entry) if is_unfit(entry.kind(), self.keyspace) => {
+            Event::Entry(entry) if entry.kind() == Kind::Module => {
                 // The reader passes over the value by itself.
-                let what = format!("{} {}", type_name(entry.kind()), Name(&entry.key));
-                self.leave_out(path, offset, type_name(entry.kind()), &what)?;
+                let what = format!("module value {}", entry.key.escape_ascii());
+                self.leave_out(path, offset, "module value", &what)?;
             }
             Event::Entry(entry) => {
                 entry_of(
@@ -511,30 +511,4 @@ fn entry_of(
         .map_err(|error| unsupported(format!("the key {}: {error}", entry.key.escape_ascii())))?;
     report.keys_read += 1;
     Ok(())
-}
-
-/// Whether this version has no values of that type.
-fn is_unfit(kind: Kind, keyspace: &Keyspace) -> bool {
-    kind != Kind::String && Assembly::begin(kind, keyspace.limits()).is_none()
-}
-
-/// The name of a key, for messages.
-struct Name<'a>(&'a [u8]);
-
-impl std::fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
-    }
-}
-
-fn type_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::String => "string",
-        Kind::List => "list",
-        Kind::Set => "set",
-        Kind::SortedSet => "sorted set",
-        Kind::Hash => "hash",
-        Kind::Stream => "stream",
-        _ => "module value",
-    }
 }

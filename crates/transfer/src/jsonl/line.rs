@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
-use tierce_rdb::StreamId;
+use tierce_collections::stream::StreamId;
 
 use super::bytes::Bytes;
 
@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for Id {
         let text = String::deserialize(deserializer)?;
         let id = text
             .split_once('-')
-            .and_then(|(ms, seq)| Some(StreamId { ms: ms.parse().ok()?, seq: seq.parse().ok()? }));
+            .and_then(|(ms, seq)| Some(StreamId::new(ms.parse().ok()?, seq.parse().ok()?)));
         id.map(Id).ok_or_else(|| D::Error::custom(format!("{text:?} is no ID of a stream's entry")))
     }
 }

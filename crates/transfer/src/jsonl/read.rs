@@ -3,18 +3,19 @@
 //! A key is assembled outside of the keyspace, and stored with its last line. If a later line is invalid, the stored
 //! keys are dropped too: an import is all or nothing.
 
-use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
 use serde::Deserialize;
+use tierce_collections::stream::{GroupMut, Pending, State, StreamId};
+use tierce_collections::{Collection, Stream, StreamLimits};
 use tierce_keyspace::{
     CODE_NAME_LEN_MAX, CodeEditor, CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Marks, ShardLocks,
 };
-use tierce_rdb::{self as rdb, Kind, StreamId, ValuePart};
+use tierce_rdb::{Kind, ValuePart};
 
 use super::bytes::Bytes;
 use super::line::{
-    End, Field, Header, KeyLine, Library, LineKind, Score, Scored, Script, StreamElement, Tag,
+    End, Field, Header, Id, KeyLine, Library, LineKind, Score, Scored, Script, StreamElement, Tag,
 };
 use super::{FORMAT, VERSION};
 use crate::persistence::library_name;
@@ -143,13 +144,26 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 Ok(())
             }
             LineKind::End => self.end(&parse(line)?),
-            LineKind::String => self.key(kind, parse::<KeyLine<Bytes>>(line)?, locks),
-            LineKind::List | LineKind::Set => {
-                self.key(kind, parse::<KeyLine<Vec<Bytes>>>(line)?, locks)
-            }
-            LineKind::Zset => self.key(kind, parse::<KeyLine<Vec<Scored>>>(line)?, locks),
-            LineKind::Hash => self.key(kind, parse::<KeyLine<Vec<Field>>>(line)?, locks),
-            LineKind::Stream => self.key(kind, parse::<KeyLine<Vec<StreamElement>>>(line)?, locks),
+            LineKind::String => self.key(kind, parse(line)?, locks, Body::add_bytes),
+            LineKind::List => self.key(kind, parse(line)?, locks, |body, elements| {
+                body.add(elements, |Bytes(element)| ValuePart::Element(element))
+            }),
+            LineKind::Set => self.key(kind, parse(line)?, locks, |body, members| {
+                body.add(members, |Bytes(member)| ValuePart::Member(member))
+            }),
+            LineKind::Zset => self.key(kind, parse(line)?, locks, |body, members| {
+                body.add(members, |Scored(Bytes(member), Score(score))| {
+                    let score = *score;
+                    ValuePart::Scored { member, score }
+                })
+            }),
+            LineKind::Hash => self.key(kind, parse(line)?, locks, |body, fields| {
+                body.add(fields, |Field(Bytes(name), Bytes(value), expiry_ms)| {
+                    let expiry_ms = *expiry_ms;
+                    ValuePart::Field { name, value, expiry_ms }
+                })
+            }),
+            LineKind::Stream => self.key(kind, parse(line)?, locks, Body::add_to_stream),
         }
     }
 
@@ -180,18 +194,19 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(())
     }
 
-    /// Takes a line of a key, and stores the key if that was its last one.
-    fn key<V: Parts>(
+    /// Takes a line of a key, whose part of the value `add` takes, and stores the key if that was its last one.
+    fn key<V>(
         &mut self,
         kind: LineKind,
         line: KeyLine<V>,
         locks: &mut ShardLocks<'_>,
+        add: impl FnOnce(&mut Body, V) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let mut value = match self.value.take() {
             Some(value) => value.continued_by(&line)?,
             None => Value::begin(kind, &line, self.keyspace)?,
         };
-        line.value.add_to(&mut value.body)?;
+        add(&mut value.body, line.value)?;
         if line.more {
             self.value = Some(value);
             return Ok(());
@@ -262,13 +277,16 @@ impl Value {
         if kind != LineKind::String && item != ItemNote::NONE {
             return Err("flags, stale and won are for strings alone".to_owned());
         }
-        let begin = |kind| Assembly::begin(kind, keyspace.limits()).expect("a type of collections");
+        let begin = |kind| {
+            let assembly = Assembly::begin(kind, keyspace.limits());
+            Body::Collection(assembly.expect("a type of collections"))
+        };
         let body = match kind {
-            LineKind::List => Body::Collection(begin(Kind::List)),
-            LineKind::Set => Body::Collection(begin(Kind::Set)),
-            LineKind::Zset => Body::Collection(begin(Kind::SortedSet)),
-            LineKind::Hash => Body::Collection(begin(Kind::Hash)),
-            LineKind::Stream => Body::Stream(Box::new(StreamBody::on(begin(Kind::Stream)))),
+            LineKind::List => begin(Kind::List),
+            LineKind::Set => begin(Kind::Set),
+            LineKind::Zset => begin(Kind::SortedSet),
+            LineKind::Hash => begin(Kind::Hash),
+            LineKind::Stream => Body::Stream(StreamBody::new(keyspace.limits().stream)),
             _ => Body::String(Vec::new()),
         };
         let key = line.key.0.clone();
@@ -303,10 +321,10 @@ impl Value {
                 let stored = db.restore_item(key, &bytes[..], expiry, self.item);
                 return stored.map(|()| Stored::Yes).map_err(|error| error.to_string());
             }
-            Body::Collection(collection) => collection,
-            Body::Stream(stream) => stream.finish()?,
+            Body::Collection(assembly) => assembly.finish(),
+            Body::Stream(stream) => Ok(Collection::Stream(stream.finish()?)),
         };
-        match collection.finish() {
+        match collection {
             Ok(collection) => db
                 .put_collection(key, collection, self.deadline_ms)
                 .map(|_| Stored::Yes)
@@ -324,211 +342,129 @@ impl Value {
 enum Body {
     String(Vec<u8>),
     Collection(Assembly),
-    Stream(Box<StreamBody>),
+    Stream(StreamBody),
 }
 
+/// Adds the part of a value that a line has; the type of the line decides which of these is called.
 impl Body {
-    fn add(&mut self, part: ValuePart<'_>) -> Result<(), Refused> {
-        match self {
-            Self::Collection(assembly) => assembly.add(part).map_err(|flaw| flaw.to_string()),
-            _ => unreachable!("the type of a line decides both"),
-        }
-    }
-}
-
-/// The part of a value that a line has.
-trait Parts {
-    fn add_to(self, body: &mut Body) -> Result<(), Refused>;
-}
-
-impl Parts for Bytes {
-    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
-        if let Body::String(string) = body {
+    fn add_bytes(&mut self, Bytes(bytes): Bytes) -> Result<(), Refused> {
+        if let Self::String(string) = self {
             match string.is_empty() {
-                true => *string = self.0,
-                false => string.extend_from_slice(&self.0),
+                true => *string = bytes,
+                false => string.extend_from_slice(&bytes),
             }
         }
         Ok(())
     }
-}
 
-impl Parts for Vec<Bytes> {
-    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
-        let Body::Collection(assembly) = body else { return Ok(()) };
-        let is_list = assembly.kind() == tierce_collections::CollectionKind::List;
-        self.iter().try_for_each(|Bytes(bytes)| {
-            body.add(if is_list { ValuePart::Element(bytes) } else { ValuePart::Member(bytes) })
-        })
+    fn add<T>(
+        &mut self,
+        elements: Vec<T>,
+        part: impl Fn(&T) -> ValuePart<'_>,
+    ) -> Result<(), Refused> {
+        let Self::Collection(assembly) = self else { return Ok(()) };
+        let added = elements.iter().try_for_each(|element| assembly.add(part(element)));
+        added.map_err(|flaw| flaw.to_string())
+    }
+
+    fn add_to_stream(&mut self, elements: Vec<StreamElement>) -> Result<(), Refused> {
+        let Self::Stream(stream) = self else { return Ok(()) };
+        elements.into_iter().try_for_each(|element| stream.add(element))
     }
 }
 
-impl Parts for Vec<Scored> {
-    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
-        self.iter().try_for_each(|Scored(Bytes(member), Score(score))| {
-            body.add(ValuePart::Scored { member, score: *score })
-        })
-    }
-}
-
-impl Parts for Vec<Field> {
-    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
-        self.iter().try_for_each(|Field(Bytes(name), Bytes(value), expiry_ms)| {
-            body.add(ValuePart::Field { name, value, expiry_ms: *expiry_ms })
-        })
-    }
-}
-
-impl Parts for Vec<StreamElement> {
-    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
-        let Body::Stream(stream) = body else { return Ok(()) };
-        self.into_iter().try_for_each(|element| stream.add(element))
-    }
-}
-
-/// A stream that is being put together: entries at once, and the groups when all has come. A snapshot has the groups of
-/// a stream first, and then entries by turns with what is pending of them in any group.
+/// A stream that is being put together. A snapshot has the groups of a stream first, and then entries by turns with what
+/// is pending of them in any group.
 struct StreamBody {
-    assembly: Assembly,
+    stream: Stream,
+    limits: StreamLimits,
     /// The ID of the last entry.
     last_entry: Option<StreamId>,
     has_state: bool,
-    last_id: StreamId,
-    /// In the order of the file.
-    groups: Vec<OpenGroup>,
-    /// Where each group is among them.
-    places: HashMap<Vec<u8>, usize>,
-}
-
-/// A group, to which consumers and pending entries may still come.
-struct OpenGroup {
-    group: rdb::Group,
-    /// Where each consumer is among those of the group.
-    places: HashMap<Vec<u8>, usize>,
-    pending: HashSet<StreamId>,
 }
 
 impl StreamBody {
-    fn on(assembly: Assembly) -> Self {
-        Self {
-            assembly,
-            last_entry: None,
-            has_state: false,
-            last_id: StreamId::default(),
-            groups: Vec::new(),
-            places: HashMap::new(),
-        }
+    fn new(limits: StreamLimits) -> Self {
+        Self { stream: Stream::new(), limits, last_entry: None, has_state: false }
     }
 
     fn add(&mut self, element: StreamElement) -> Result<(), Refused> {
         match element {
             StreamElement::Entry(entry) => {
-                let id = entry.id.0;
+                let (Id(id), fields) = (entry.id, entry.fields);
                 if self.last_entry.replace(id).is_some_and(|before| before >= id) {
                     return Err(format!("the entry {id} does not come after the one before it"));
                 }
-                if id == StreamId::default() {
+                if id == StreamId::MIN {
                     return Err("there is no entry 0-0".to_owned());
                 }
-                if entry.fields.is_empty() {
+                if fields.is_empty() {
                     return Err(format!("the entry {id} has no fields"));
                 }
-                if !entry.fields.len().is_multiple_of(2) {
+                if !fields.len().is_multiple_of(2) {
                     return Err(format!("the entry {id} has a field without a value"));
                 }
-                let mut fields = entry.fields.into_iter();
-                let pairs = std::iter::from_fn(|| Some((fields.next()?, fields.next()?)));
-                let fields = pairs.map(|(name, value)| (name.0.into(), value.0)).collect();
-                self.put(ValuePart::StreamEntry(&rdb::StreamEntry { id, fields }))
+                let fields = fields.chunks_exact(2).map(|pair| (&*pair[0].0, &*pair[1].0));
+                self.stream.insert(id, fields, self.limits);
             }
             StreamElement::State(state) => {
                 if std::mem::replace(&mut self.has_state, true) {
                     return Err("a stream has one state".to_owned());
                 }
-                self.last_id = state.last_id.0;
-                if self.last_id == StreamId::default() && state.entries_added > 0 {
-                    let added = state.entries_added;
+                let (Id(last_id), Id(max_deleted_id)) = (state.last_id, state.max_deleted_id);
+                let added = state.entries_added;
+                if last_id == StreamId::MIN && added > 0 {
                     return Err(format!("{added} entries were added, and the last ID is 0-0"));
                 }
-                self.put(ValuePart::StreamState(&rdb::StreamState {
-                    last_id: state.last_id.0,
-                    max_deleted_id: state.max_deleted_id.0,
-                    entries_added: state.entries_added,
-                }))
+                self.stream.set_state(State { last_id, max_deleted_id, entries_added: added });
             }
             StreamElement::Group(group) => {
-                let name = group.name.0;
-                if self.places.insert(name.clone(), self.groups.len()).is_some() {
+                let Bytes(name) = group.name;
+                if self.stream.group(&name).is_some() {
                     return Err(format!("the group {} is there twice", name.escape_ascii()));
                 }
-                let group = rdb::Group {
-                    name,
-                    last_delivered: group.last_delivered.0,
-                    entries_read: group.entries_read,
-                    ..rdb::Group::default()
-                };
-                let (places, pending) = (HashMap::new(), HashSet::new());
-                self.groups.push(OpenGroup { group, places, pending });
-                Ok(())
+                let (Id(position), read) = (group.last_delivered, group.entries_read);
+                self.stream.group_or_new(&name).set_position(position, read);
             }
             StreamElement::Consumer(consumer) => {
-                self.group(&consumer.group.0)?.add_consumer(consumer)
+                let mut group = self.group(&consumer.group)?;
+                let Bytes(name) = consumer.name;
+                if group.consumer_number(&name).is_some() {
+                    return Err(format!("the consumer {} is there twice", name.escape_ascii()));
+                }
+                let number = group.consumer_or_new(&name);
+                group.set_times(number, consumer.seen_ms, consumer.active_ms);
             }
-            StreamElement::Pending(pending) => self.group(&pending.group.0)?.add_pending(pending),
+            StreamElement::Pending(pending) => {
+                let mut group = self.group(&pending.group)?;
+                let Bytes(name) = pending.consumer;
+                let Some(consumer) = group.consumer_number(&name) else {
+                    return Err(format!("there is no consumer {}", name.escape_ascii()));
+                };
+                let (delivered_ms, deliveries) = (pending.delivered_ms, pending.deliveries);
+                for Id(id) in pending.ids {
+                    if group.pending_entry(id).is_some() {
+                        return Err(format!("the entry {id} is pending twice"));
+                    }
+                    group.set_pending(id, Pending { consumer, deliveries, delivered_ms });
+                }
+            }
         }
+        Ok(())
     }
 
-    fn put(&mut self, part: ValuePart<'_>) -> Result<(), Refused> {
-        self.assembly.add(part).map_err(|flaw| flaw.to_string())
+    fn group(&mut self, Bytes(name): &Bytes) -> Result<GroupMut<'_>, Refused> {
+        let group = self.stream.group_mut(name);
+        group.ok_or_else(|| format!("there is no group {}", name.escape_ascii()))
     }
 
-    fn group(&mut self, name: &[u8]) -> Result<&mut OpenGroup, Refused> {
-        let place = self.places.get(name);
-        let place = place.ok_or_else(|| format!("there is no group {}", name.escape_ascii()))?;
-        Ok(&mut self.groups[*place])
-    }
-
-    fn finish(mut self) -> Result<Assembly, Refused> {
-        for OpenGroup { group, .. } in std::mem::take(&mut self.groups) {
-            self.put(ValuePart::Group(&group))?;
-        }
+    fn finish(self) -> Result<Stream, Refused> {
         if !self.has_state {
             return Err("the stream has no state".to_owned());
         }
-        if self.last_entry.is_some_and(|last| last > self.last_id) {
+        if self.last_entry.is_some_and(|last| last > self.stream.state().last_id) {
             return Err("the stream's last_id is below that of an entry".to_owned());
         }
-        Ok(self.assembly)
-    }
-}
-
-impl OpenGroup {
-    fn add_consumer(&mut self, consumer: super::line::Consumer) -> Result<(), Refused> {
-        let name = consumer.name.0;
-        let consumers = &mut self.group.consumers;
-        if self.places.insert(name.clone(), consumers.len()).is_some() {
-            return Err(format!("the consumer {} is there twice", name.escape_ascii()));
-        }
-        let (seen_ms, active_ms) = (consumer.seen_ms, consumer.active_ms);
-        consumers.push(rdb::Consumer { name, seen_ms, active_ms, pending: Vec::new() });
-        Ok(())
-    }
-
-    fn add_pending(&mut self, pending: super::line::Pending) -> Result<(), Refused> {
-        let name = pending.consumer.0;
-        let place = self.places.get(&name);
-        let place = place.ok_or_else(|| format!("there is no consumer {}", name.escape_ascii()))?;
-        let consumer = &mut self.group.consumers[*place];
-        for id in pending.ids {
-            if !self.pending.insert(id.0) {
-                return Err(format!("the entry {} is pending twice", id.0));
-            }
-            consumer.pending.push(rdb::Pending {
-                id: id.0,
-                delivered_ms: pending.delivered_ms,
-                deliveries: pending.deliveries.into(),
-            });
-        }
-        Ok(())
+        Ok(self.stream)
     }
 }
