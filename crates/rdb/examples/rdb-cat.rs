@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tierce_rdb::aof::{self, Item, Manifest};
-use tierce_rdb::testing::Value;
+use tierce_rdb::testing::{Value, encode_command};
 use tierce_rdb::{Entry, Event, WriterOptions, dump};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,14 +63,14 @@ fn cat(path: &Path, form: Form, out: &mut impl Write) -> Result<(), Box<dyn Erro
                 }
             }
             Item::Rdb(Event::SelectDb(db)) if form == Form::Restore => {
-                aof::encode_command(&[&b"SELECT"[..], db.to_string().as_bytes()], &mut commands);
+                encode_command(&[&b"SELECT"[..], db.to_string().as_bytes()], &mut commands);
             }
             Item::Rdb(Event::Function(library)) if form == Form::Restore => {
                 let args = [b"FUNCTION", &b"LOAD"[..], b"REPLACE", &library];
-                aof::encode_command(&args, &mut commands);
+                encode_command(&args, &mut commands);
             }
             Item::Command(args) if form == Form::Restore => {
-                aof::encode_command(&args, &mut commands);
+                encode_command(&args, &mut commands);
             }
             Item::Command(args) => {
                 let words: Vec<_> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
@@ -112,6 +112,6 @@ fn restore(entry: &Entry, value: &Value, commands: &mut Vec<u8>) -> Result<(), t
     let expiry = entry.attributes.expiry_ms.unwrap_or(0).to_string();
     let args: [&[u8]; 6] =
         [b"RESTORE", &entry.key, expiry.as_bytes(), &payload, b"REPLACE", b"ABSTTL"];
-    aof::encode_command(&args, commands);
+    encode_command(&args, commands);
     Ok(())
 }

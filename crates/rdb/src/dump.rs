@@ -47,11 +47,11 @@ pub(crate) fn seal(mut output: Output<Vec<u8>>) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// What comes before version and checksum, and the version.
+/// What comes before version and checksum.
 ///
 /// # Errors
 /// If one of them is wrong.
-pub(crate) fn unseal(payload: &[u8]) -> Result<(&[u8], u16), PayloadError> {
+pub(crate) fn unseal(payload: &[u8]) -> Result<&[u8], PayloadError> {
     let too_short = PayloadError::TooShort { len: payload.len() };
     let Some((summed, stored)) = payload.split_last_chunk() else { return Err(too_short) };
     let Some((body, version)) = summed.split_last_chunk() else { return Err(too_short) };
@@ -63,7 +63,7 @@ pub(crate) fn unseal(payload: &[u8]) -> Result<(&[u8], u16), PayloadError> {
     if stored != computed {
         return Err(PayloadError::Checksum { stored, computed });
     }
-    Ok((body, version))
+    Ok(body)
 }
 
 /// Why bytes are no payload. To a client, Redis tells the first three as one: the version or the
@@ -105,7 +105,6 @@ pub enum PayloadError {
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     encoding: Encoding,
-    version: u16,
     /// What comes after the type.
     body: &'a [u8],
 }
@@ -119,25 +118,15 @@ impl<'a> Payload<'a> {
         if payload.len() <= SEAL_LEN {
             return Err(PayloadError::TooShort { len: payload.len() });
         }
-        let (value, version) = unseal(payload)?;
+        let value = unseal(payload)?;
         let (&code, body) = value.split_first().expect("it is longer than its end");
         let encoding = Encoding::from_code(code).ok_or(PayloadError::UnknownType { code })?;
-        Ok(Payload { encoding, version, body })
+        Ok(Payload { encoding, body })
     }
 
     /// What the value is.
     pub fn kind(&self) -> Kind {
         self.encoding.kind()
-    }
-
-    /// How the value is encoded.
-    pub fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    /// The version of the format.
-    pub fn version(&self) -> u16 {
-        self.version
     }
 
     /// Reads the value and hands over its parts. Offsets in errors count from the type, which is at

@@ -72,7 +72,7 @@ pub struct Libraries<'a> {
 /// # Errors
 /// If version or checksum are wrong.
 pub fn decode(payload: &[u8], bytes_max: usize) -> Result<Libraries<'_>, PayloadError> {
-    let (body, _) = dump::unseal(payload)?;
+    let body = dump::unseal(payload)?;
     let input = Input::with_buffer(body, Summing::Off, body.len());
     Ok(Libraries { input, bytes_max, bytes_left: bytes_max })
 }

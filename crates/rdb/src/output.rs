@@ -84,10 +84,6 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
-    pub(crate) fn writer_mut(&mut self) -> &mut W {
-        &mut self.writer
-    }
-
     /// The writer, to which everything that was flushed has gone.
     pub(crate) fn into_writer(self) -> W {
         self.writer

@@ -125,11 +125,6 @@ impl<R: Read> Reader<R> {
         Ok(Reader { input, version, db: 0, value: None, ended: false })
     }
 
-    /// The version of the format.
-    pub fn version(&self) -> u16 {
-        self.version
-    }
-
     /// How many bytes were read so far, for a progress bar.
     pub fn offset(&self) -> u64 {
         self.input.offset()

@@ -64,34 +64,6 @@ impl<W: Write> Writer<W> {
         Ok(Writer { output })
     }
 
-    /// Begins a piece of a file, without header and checksum, that [`append`](Self::append) puts into
-    /// a whole one. So several threads can encode, and what is encoded while a lock is held can be
-    /// written afterwards. To be ended by [`flush`](Self::flush).
-    ///
-    /// # Errors
-    /// If the version is none that can be written.
-    pub fn fragment(writer: W, options: WriterOptions) -> Result<Self> {
-        let settings = Settings { checksum: false, ..options.settings()? };
-        Ok(Writer { output: Output::new(writer, settings) })
-    }
-
-    /// Puts in what was written as a fragment with the same version.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn append(&mut self, fragment: &[u8]) -> Result<()> {
-        self.output.put(fragment)
-    }
-
-    /// Hands everything to the underlying writer, and gives access to it.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn flush(&mut self) -> Result<&mut W> {
-        self.output.flush()?;
-        Ok(self.output.writer_mut())
-    }
-
     /// How many bytes the file has so far.
     pub fn offset(&self) -> u64 {
         self.output.offset()

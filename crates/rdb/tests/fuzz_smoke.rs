@@ -2,8 +2,7 @@
 //! failure prints the input; `TIERCE_SEED` chooses another run, `TIERCE_FUZZ_ROUNDS` a longer one.
 
 use tierce_harness::effort;
-use tierce_rdb::aof::encode_command;
-use tierce_rdb::testing::{Field, Value};
+use tierce_rdb::testing::{Field, Value, encode_command};
 use tierce_rdb::{
     Consumer, Group, Pending, Stream, StreamEntry, StreamId, StreamState, WriterOptions, dump,
     functions, fuzzing,

@@ -364,8 +364,7 @@ impl Parser<'_> {
 
     fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
         let note = std::mem::take(&mut self.note);
-        let loading = Assembly::begin(entry.kind(), self.keyspace.limits());
-        if entry.kind() != Kind::String && loading.is_none() {
+        if entry.kind() == Kind::Module {
             // The reader passes over the value by itself.
             let (key, kind) = (entry.key.escape_ascii(), entry.kind());
             return self.leave_out(&format!("the value of type {kind:?} of the key {key}"));
@@ -383,7 +382,8 @@ impl Parser<'_> {
         }
         let place = Place { db, hash: self.keyspace.hash(&entry.key), deadline_ms, note };
         let Self { reader, outgoing, .. } = self;
-        let (mut loading, mut outgoing) = (loading, outgoing.as_mut());
+        let mut loading = Assembly::begin(entry.kind(), self.keyspace.limits());
+        let mut outgoing = outgoing.as_mut();
         let len_max = self.keyspace.value_len_max();
         let mut too_long = None;
         let visited = reader.visit_value(|part| {

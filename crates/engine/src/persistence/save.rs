@@ -274,9 +274,10 @@ impl<W: Write> Encoder<W> {
         self.turn_to(head.db).map_err(&explain)?;
         let attributes = attributes(head.deadline_ms);
         let place = self.writer.entry(&head.key, &attributes);
-        let mut value = values::begin_large(place, &head).map_err(&explain)?;
+        let value = values::begin(place, head.kind, head.len, head.fields_ms);
+        let mut value = value.map_err(&explain)?;
         while let Some(slice) = large.next_slice()? {
-            values::write_slice(&mut value, &slice).map_err(&explain)?;
+            values::write_elements(&mut value, &slice).map_err(&explain)?;
             after(&large)?;
         }
         value.finish().map_err(explain)

@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use tierce_collections::hash::Former;
 use tierce_collections::{Collection, CollectionKind};
 use tierce_keyspace::{
-    CollectionPart, CollectionType, IntText, ItemNote, LargeHead, Limits, Marks, STREAM_NAME_LEN,
-    SavedCollection, SavedDb, SavedValue,
+    CollectionPart, IntText, ItemNote, Limits, Marks, STREAM_NAME_LEN, SavedCollection, SavedDb,
+    SavedValue,
 };
 use tierce_rdb::{
     CollectionWriter, Kind, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValuePart, ValueWriter,
@@ -26,9 +26,7 @@ pub fn version_for(dbs: &[SavedDb]) -> u16 {
 /// The same for a single value.
 pub fn version_of(value: &SavedValue<'_>) -> u16 {
     version_with(match value {
-        SavedValue::Collection(collection) if collection.kind() == CollectionKind::Hash => {
-            earliest_deadline_ms(collection).is_some()
-        }
+        SavedValue::Collection(collection) => earliest_deadline_ms(collection).is_some(),
         _ => false,
     })
 }
@@ -127,79 +125,52 @@ impl<'a> Remark<'a> {
     }
 }
 
+/// The types of collections, here and in the format.
+const KINDS: [(CollectionKind, Kind); 5] = [
+    (CollectionKind::List, Kind::List),
+    (CollectionKind::Set, Kind::Set),
+    (CollectionKind::SortedSet, Kind::SortedSet),
+    (CollectionKind::Hash, Kind::Hash),
+    (CollectionKind::Stream, Kind::Stream),
+];
+
 /// Writes a value.
 pub fn write<W: Write>(writer: ValueWriter<'_, W>, value: &SavedValue<'_>) -> Result<()> {
     match value {
         SavedValue::Str(bytes) => writer.string(bytes),
         SavedValue::Int(int) => writer.string(IntText::new().of(*int)),
-        SavedValue::Collection(collection) => write_collection(writer, collection),
+        SavedValue::Collection(stream) if stream.kind() == CollectionKind::Stream => {
+            writer.stream(&streams::saved(stream))
+        }
+        SavedValue::Collection(collection) => {
+            let kind = collection.kind();
+            let earliest_ms =
+                if kind == CollectionKind::Hash { earliest_deadline_ms(collection) } else { None };
+            let mut writer = begin(writer, kind, collection.len(), earliest_ms)?;
+            write_elements(&mut writer, collection)?;
+            writer.finish()
+        }
     }
 }
 
-fn write_collection<W: Write>(
+/// Begins a collection other than a stream. `earliest_ms` is the first deadline of a field, if there are some, which
+/// needs a version of the format that knows them.
+pub(super) fn begin<W: Write>(
     writer: ValueWriter<'_, W>,
-    collection: &SavedCollection<'_>,
-) -> Result<()> {
-    let (len, parts) = (collection.len(), collection.parts());
-    match collection.kind() {
-        CollectionKind::List => writer.list(
-            len,
-            parts.map_while(|part| match part {
-                CollectionPart::Element(bytes) => Some(bytes),
-                _ => None,
-            }),
-        ),
-        CollectionKind::Set => writer.set(
-            len,
-            parts.map_while(|part| match part {
-                CollectionPart::Member(bytes) => Some(bytes),
-                _ => None,
-            }),
-        ),
-        CollectionKind::SortedSet => writer.sorted_set(
-            len,
-            parts.map_while(|part| match part {
-                CollectionPart::Scored { member, score } => Some((member, score)),
-                _ => None,
-            }),
-        ),
-        CollectionKind::Hash => write_hash(writer, len, collection),
-        CollectionKind::Stream => writer.stream(&streams::saved(collection)),
-    }
-}
-
-/// Writes a hash, with deadlines if it has some, which needs a version of the format that knows them.
-fn write_hash<W: Write>(
-    writer: ValueWriter<'_, W>,
+    kind: CollectionKind,
     len: u64,
-    collection: &SavedCollection<'_>,
-) -> Result<()> {
-    match earliest_deadline_ms(collection) {
-        Some(earliest_ms) => writer.hash_expiring(len, earliest_ms, fields(collection)),
-        None => writer.hash(len, fields(collection).map(|(name, value, _)| (name, value))),
-    }
+    earliest_ms: Option<i64>,
+) -> Result<CollectionWriter<'_, W>> {
+    let (_, kind) = KINDS.into_iter().find(|(here, _)| *here == kind).expect("all are there");
+    writer.begin_collection(kind, len, earliest_ms.map(field_ms))
 }
 
-/// Begins a large collection, whose elements come in slices.
-pub(super) fn begin_large<'a, W: Write>(
-    writer: ValueWriter<'a, W>,
-    head: &LargeHead,
-) -> Result<CollectionWriter<'a, W>> {
-    match head.kind {
-        CollectionKind::List => writer.begin_list(head.len),
-        CollectionKind::Set => writer.begin_set(head.len),
-        CollectionKind::SortedSet => writer.begin_sorted_set(head.len),
-        CollectionKind::Hash => writer.begin_hash(head.len, head.fields_ms.map(field_ms)),
-        CollectionKind::Stream => unreachable!("streams are not saved in slices"),
-    }
-}
-
-/// Writes the next slice.
-pub(super) fn write_slice<W: Write>(
+/// Writes all elements, or those of the next slice of a large collection.
+pub(super) fn write_elements<W: Write>(
     writer: &mut CollectionWriter<'_, W>,
-    slice: &SavedCollection<'_>,
+    elements: &SavedCollection<'_>,
 ) -> Result<()> {
-    slice.parts().try_for_each(|part| match part {
+    elements.parts().try_for_each(|part| match part {
         CollectionPart::Element(bytes) | CollectionPart::Member(bytes) => writer.element(bytes),
         CollectionPart::Scored { member, score } => writer.scored(member, score),
         CollectionPart::Field { name, value, deadline_ms } => {
@@ -214,20 +185,12 @@ fn field_ms(deadline_ms: i64) -> u64 {
     deadline_ms.max(1) as u64
 }
 
-fn earliest_deadline_ms(hash: &SavedCollection<'_>) -> Option<u64> {
-    fields(hash).filter_map(|(.., deadline_ms)| deadline_ms).min()
-}
-
-/// Names, values and deadlines of a hash.
-fn fields<'a>(
-    hash: &'a SavedCollection<'_>,
-) -> impl Iterator<Item = (&'a [u8], &'a [u8], Option<u64>)> {
-    hash.parts().map_while(|part| match part {
-        CollectionPart::Field { name, value, deadline_ms } => {
-            Some((name, value, deadline_ms.map(field_ms)))
-        }
+fn earliest_deadline_ms(collection: &SavedCollection<'_>) -> Option<i64> {
+    let fields = collection.parts().map_while(|part| match part {
+        CollectionPart::Field { deadline_ms, .. } => Some(deadline_ms),
         _ => None,
-    })
+    });
+    fields.flatten().min()
 }
 
 /// Why the bytes of a value are none, though their checksum may be right.
@@ -255,21 +218,8 @@ pub struct Assembly {
 impl Assembly {
     /// An empty one; `None` for what is no collection or not supported.
     pub fn begin(kind: Kind, limits: Limits) -> Option<Self> {
-        let kind = match kind {
-            Kind::List => CollectionKind::List,
-            Kind::Set => CollectionKind::Set,
-            Kind::SortedSet => CollectionKind::SortedSet,
-            Kind::Hash => CollectionKind::Hash,
-            Kind::Stream => CollectionKind::Stream,
-            // Types are added here when their commands are.
-            _ => return None,
-        };
+        let (kind, _) = KINDS.into_iter().find(|(_, saved)| *saved == kind)?;
         Some(Self { collection: Collection::new(kind), limits })
-    }
-
-    /// What is put together.
-    pub fn kind(&self) -> CollectionKind {
-        self.collection.kind()
     }
 
     /// Adds a part.
@@ -308,15 +258,9 @@ impl Assembly {
     /// # Errors
     /// If that is nothing.
     pub fn finish(self) -> Result<Collection, Flaw> {
-        let is_empty = match &self.collection {
-            Collection::List(list) => list.is_empty(),
-            Collection::Set(set) => set.is_empty(),
-            Collection::SortedSet(set) => set.is_empty(),
-            Collection::Hash(hash) => hash.is_empty(),
-            // A stream without entries is one all the same.
-            Collection::Stream(_) => false,
-        };
-        if is_empty { Err(Flaw::Empty) } else { Ok(self.collection) }
+        // A stream without entries is one all the same.
+        let stays = self.collection.len() > 0 || self.collection.kind() == CollectionKind::Stream;
+        if stays { Ok(self.collection) } else { Err(Flaw::Empty) }
     }
 }
 

@@ -15,20 +15,3 @@ pub use reader::{Item, Reader};
 
 /// Name and value of the remark in an RDB file that is the base of an append-only directory.
 pub const BASE_REMARK: (&[u8], &[u8]) = (b"aof-base", b"1");
-
-/// Appends a command as it is in an append-only file.
-pub fn encode_command<T: AsRef<[u8]>>(args: &[T], output: &mut Vec<u8>) {
-    let mut number = itoa::Buffer::new();
-    let mut header = |output: &mut Vec<u8>, kind: u8, len: usize| {
-        output.push(kind);
-        output.extend_from_slice(number.format(len).as_bytes());
-        output.extend_from_slice(b"\r\n");
-    };
-    header(output, b'*', args.len());
-    for arg in args {
-        let arg = arg.as_ref();
-        header(output, b'$', arg.len());
-        output.extend_from_slice(arg);
-        output.extend_from_slice(b"\r\n");
-    }
-}

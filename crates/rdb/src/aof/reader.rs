@@ -203,7 +203,7 @@ fn line<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aof::encode_command;
+    use crate::testing::encode_command;
     use crate::{Attributes, Checksum, Writer, WriterOptions};
 
     fn file(commands: &[&[&str]]) -> Vec<u8> {

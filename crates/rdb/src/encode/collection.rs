@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::ValueWriter;
 use crate::error::{Error, Result};
-use crate::format::{Encoding, VERSION_REDIS_7_4};
+use crate::format::{Encoding, Kind, VERSION_REDIS_7_4};
 use crate::output::{Output, Settings};
 
 /// Writes a collection element by element: a list, from head to tail, by [`element`](Self::element); a
@@ -22,56 +22,42 @@ pub struct CollectionWriter<'a, W> {
 }
 
 impl<'a, W: Write> ValueWriter<'a, W> {
-    /// Begins a list of `len` elements.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn begin_list(self, len: u64) -> Result<CollectionWriter<'a, W>> {
-        self.begin_collection(Encoding::List, len)
-    }
-
-    /// Begins a set of `len` members.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn begin_set(self, len: u64) -> Result<CollectionWriter<'a, W>> {
-        self.begin_collection(Encoding::Set, len)
-    }
-
-    /// Begins a sorted set of `len` members.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn begin_sorted_set(self, len: u64) -> Result<CollectionWriter<'a, W>> {
-        self.begin_collection(Encoding::SortedSet, len)
-    }
-
-    /// Begins a hash of `len` fields. If some of them may expire, `earliest_ms` is not after the first
-    /// of these deadlines, and the version must be 12, which Redis 7.4 reads, unless what it does not know is left out.
+    /// Begins a list, set, sorted set or hash of `len` elements. If some fields of a hash expire, `earliest_ms` is not
+    /// after the first of these deadlines, and the version must be 12, which Redis 7.4 reads, unless what it does not
+    /// know is left out.
     ///
     /// # Errors
     /// If writing fails, or the version has no such hashes.
-    pub fn begin_hash(
+    ///
+    /// # Panics
+    /// If values of this kind are not written element by element.
+    pub fn begin_collection(
         mut self,
+        kind: Kind,
         len: u64,
         earliest_ms: Option<u64>,
     ) -> Result<CollectionWriter<'a, W>> {
         let Settings { version, leave_out_unknown, .. } = self.output.settings;
-        let leaves_out = leave_out_unknown && version < VERSION_REDIS_7_4;
-        let Some(earliest) = earliest_ms.filter(|_| !leaves_out) else {
-            return self.begin_collection(Encoding::Hash, len);
+        let knows_deadlines = version >= VERSION_REDIS_7_4;
+        let earliest_ms = earliest_ms.filter(|_| knows_deadlines || !leave_out_unknown);
+        let encoding = match (kind, earliest_ms) {
+            (Kind::List, None) => Encoding::List,
+            (Kind::Set, None) => Encoding::Set,
+            (Kind::SortedSet, None) => Encoding::SortedSet,
+            (Kind::Hash, None) => Encoding::Hash,
+            (Kind::Hash, Some(_)) if knows_deadlines => Encoding::HashExpiring,
+            (Kind::Hash, Some(_)) => {
+                let (what, needed) = ("a hash with fields that expire", VERSION_REDIS_7_4);
+                return Err(Error::NotInVersion { what, needed, version });
+            }
+            (kind, _) => panic!("a {kind:?} with elements"),
         };
-        self.need_version("a hash with fields that expire", VERSION_REDIS_7_4)?;
-        self.begin(Encoding::HashExpiring)?;
-        self.output.put(&earliest.to_le_bytes())?;
+        self.begin(encoding)?;
+        if let Some(earliest) = earliest_ms {
+            self.output.put(&earliest.to_le_bytes())?;
+        }
         self.output.length(len)?;
         Ok(CollectionWriter { output: self.output, announced: len, given: 0, earliest_ms })
-    }
-
-    fn begin_collection(mut self, encoding: Encoding, len: u64) -> Result<CollectionWriter<'a, W>> {
-        self.begin(encoding)?;
-        self.output.length(len)?;
-        Ok(CollectionWriter { output: self.output, announced: len, given: 0, earliest_ms: None })
     }
 }
 

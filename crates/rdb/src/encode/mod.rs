@@ -9,12 +9,12 @@ use std::io::Write;
 
 pub use self::collection::CollectionWriter;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2, opcode};
 use crate::output::Output;
 use crate::value::{Attributes, Stream};
 
-/// Writes one value, and before it what belongs there. Each method writes all of it.
+/// Writes one value, and before it what belongs there. A collection is written element by element.
 ///
 /// Nothing is checked that takes memory: members of sets and fields of hashes must be different from
 /// each other, and scores must be numbers, or Redis refuses the file.
@@ -54,11 +54,6 @@ impl<'a, W: Write> ValueWriter<'a, W> {
         output.string(key)
     }
 
-    fn need_version(&self, what: &'static str, needed: u16) -> Result<()> {
-        let version = self.output.settings.version;
-        if version < needed { Err(Error::NotInVersion { what, needed, version }) } else { Ok(()) }
-    }
-
     /// A string.
     ///
     /// # Errors
@@ -66,81 +61,6 @@ impl<'a, W: Write> ValueWriter<'a, W> {
     pub fn string(mut self, string: &[u8]) -> Result<()> {
         self.begin(Encoding::String)?;
         self.output.string(string)
-    }
-
-    /// A list of `len` elements, from head to tail.
-    ///
-    /// # Errors
-    /// If writing fails, or there are not `len` elements.
-    pub fn list<T: AsRef<[u8]>>(
-        self,
-        len: u64,
-        elements: impl IntoIterator<Item = T>,
-    ) -> Result<()> {
-        let mut writer = self.begin_list(len)?;
-        elements.into_iter().try_for_each(|element| writer.element(element.as_ref()))?;
-        writer.finish()
-    }
-
-    /// A set of `len` members.
-    ///
-    /// # Errors
-    /// If writing fails, or there are not `len` members.
-    pub fn set<T: AsRef<[u8]>>(self, len: u64, members: impl IntoIterator<Item = T>) -> Result<()> {
-        let mut writer = self.begin_set(len)?;
-        members.into_iter().try_for_each(|member| writer.element(member.as_ref()))?;
-        writer.finish()
-    }
-
-    /// A sorted set of `len` members with their scores. Redis loads it fastest from the highest to
-    /// the lowest.
-    ///
-    /// # Errors
-    /// If writing fails, or there are not `len` members.
-    pub fn sorted_set<T: AsRef<[u8]>>(
-        self,
-        len: u64,
-        members: impl IntoIterator<Item = (T, f64)>,
-    ) -> Result<()> {
-        let mut writer = self.begin_sorted_set(len)?;
-        for (member, score) in members {
-            writer.scored(member.as_ref(), score)?;
-        }
-        writer.finish()
-    }
-
-    /// A hash of `len` fields, names with values.
-    ///
-    /// # Errors
-    /// If writing fails, or there are not `len` fields.
-    pub fn hash<N: AsRef<[u8]>, V: AsRef<[u8]>>(
-        self,
-        len: u64,
-        fields: impl IntoIterator<Item = (N, V)>,
-    ) -> Result<()> {
-        let mut writer = self.begin_hash(len, None)?;
-        for (name, value) in fields {
-            writer.field(name.as_ref(), value.as_ref(), None)?;
-        }
-        writer.finish()
-    }
-
-    /// A hash of `len` fields, some of which expire: names, values, and deadlines in milliseconds
-    /// since 1970, of which `earliest_ms` is the lowest. Needs version 12, which Redis 7.4 reads.
-    ///
-    /// # Errors
-    /// If the version has no such hashes, writing fails, or there are not `len` fields.
-    pub fn hash_expiring<N: AsRef<[u8]>, V: AsRef<[u8]>>(
-        self,
-        len: u64,
-        earliest_ms: u64,
-        fields: impl IntoIterator<Item = (N, V, Option<u64>)>,
-    ) -> Result<()> {
-        let mut writer = self.begin_hash(len, Some(earliest_ms))?;
-        for (name, value, expiry_ms) in fields {
-            writer.field(name.as_ref(), value.as_ref(), expiry_ms)?;
-        }
-        writer.finish()
     }
 
     /// A stream. Versions below 10 do not keep all of its state, and those below 11 not when a

@@ -125,32 +125,47 @@ impl Value {
     /// # Errors
     /// If writing fails, or the version has no form for the value.
     pub fn write_plain<W: Write>(&self, writer: ValueWriter<'_, W>) -> Result<()> {
-        match self {
-            Value::String(string) => writer.string(string),
-            Value::Stream(stream) => writer.stream(stream),
-            Value::List(elements) => {
-                let mut writer = writer.begin_list(elements.len() as u64)?;
-                elements.iter().try_for_each(|element| writer.element(element))?;
-                writer.finish()
+        let (len, earliest_ms) = match self {
+            Value::String(string) => return writer.string(string),
+            Value::Stream(stream) => return writer.stream(stream),
+            Value::List(elements) | Value::Set(elements) => (elements.len(), None),
+            Value::SortedSet(members) => (members.len(), None),
+            Value::Hash(fields) => {
+                (fields.len(), fields.iter().filter_map(|field| field.expiry_ms).min())
             }
-            Value::Set(members) => {
-                let mut writer = writer.begin_set(members.len() as u64)?;
-                members.iter().try_for_each(|member| writer.element(member))?;
-                writer.finish()
+        };
+        let mut writer = writer.begin_collection(self.kind(), len as u64, earliest_ms)?;
+        match self {
+            Value::List(elements) | Value::Set(elements) => {
+                elements.iter().try_for_each(|element| writer.element(element))?;
             }
             Value::SortedSet(members) => {
-                let mut writer = writer.begin_sorted_set(members.len() as u64)?;
                 members.iter().try_for_each(|(member, score)| writer.scored(member, *score))?;
-                writer.finish()
             }
             Value::Hash(fields) => {
-                let earliest_ms = fields.iter().filter_map(|field| field.expiry_ms).min();
-                let mut writer = writer.begin_hash(fields.len() as u64, earliest_ms)?;
                 for Field { name, value, expiry_ms } in fields {
                     writer.field(name, value, *expiry_ms)?;
                 }
-                writer.finish()
             }
+            Value::String(_) | Value::Stream(_) => {}
         }
+        writer.finish()
+    }
+}
+
+/// Appends a command as it is in an append-only file.
+pub fn encode_command<T: AsRef<[u8]>>(args: &[T], output: &mut Vec<u8>) {
+    let mut number = itoa::Buffer::new();
+    let mut header = |output: &mut Vec<u8>, kind: u8, len: usize| {
+        output.push(kind);
+        output.extend_from_slice(number.format(len).as_bytes());
+        output.extend_from_slice(b"\r\n");
+    };
+    header(output, b'*', args.len());
+    for arg in args {
+        let arg = arg.as_ref();
+        header(output, b'$', arg.len());
+        output.extend_from_slice(arg);
+        output.extend_from_slice(b"\r\n");
     }
 }
