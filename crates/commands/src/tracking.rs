@@ -8,11 +8,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tierce_keyspace::{InvalidatedKey, InvalidationSink, Keyspace};
 
-use crate::command::Flags;
 use crate::config::DirectiveId;
-use crate::error::CommandError;
 use crate::kernel::Kernel;
-use crate::pipeline::Context;
 use crate::pubsub::{PubSub, TrackingListener};
 
 impl InvalidationSink for PubSub {
@@ -86,27 +83,4 @@ pub fn connect(kernel: &Kernel) {
         limit.set(|state| state.max = max);
         Ok(())
     });
-}
-
-impl Context<'_, '_> {
-    /// Has the caller told when the keys change that the command is about to read.
-    ///
-    /// # Errors
-    /// An interrupt when another thread holds the shard of one for long.
-    #[cold]
-    pub(crate) fn remember_reads(&mut self) -> Result<(), CommandError> {
-        let spec = self.command.spec;
-        // What a program reads is remembered when it does so.
-        if !spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::PROGRAM) {
-            return Ok(());
-        }
-        let (db, reader, now_ms) = (self.caller.db, self.caller.client.id, self.now_ms);
-        let args = self.call.args();
-        for index in spec.key_indexes(args) {
-            let key = self.kernel.keyspace.key(args.at(index));
-            self.guard.reach(key.hash())?;
-            self.guard.remember_reader(db, key, reader, now_ms);
-        }
-        Ok(())
-    }
 }

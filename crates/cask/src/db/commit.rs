@@ -8,6 +8,7 @@
 //! latches the store.
 
 use super::read::Found;
+use super::reserve::{check_reserve, set_segment_space_aside};
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
 use crate::hint::entry::RecordMeta;
@@ -38,7 +39,7 @@ impl Store {
         write: &mut Write,
         append: impl Fn(&mut Write, &mut dyn FnMut(&Write, Appended<'_>)) -> Result<LogOffset>,
     ) -> Result<Option<LogOffset>> {
-        self.check_reserve(write)?;
+        check_reserve(self, write)?;
         loop {
             let room_made = self.reserve.room_made.load(Ordering::Acquire);
             let mut applied = Ok(());
@@ -252,7 +253,7 @@ impl Owner for Store {
     }
 
     fn set_aside(&self, segment: &Segment, needed: u64, usual: u64, write: &Write) -> Result<()> {
-        self.set_segment_space_aside(segment, needed, usual, write)
+        set_segment_space_aside(self, segment, needed, usual, write)
     }
 
     fn segment_len_max(&self) -> u64 {

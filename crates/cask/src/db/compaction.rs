@@ -16,6 +16,7 @@
 //! Segments that return the most space per byte copied come first. A segment whose hint file shows no live
 //! record is not read at all.
 
+use super::reserve::{restore_reserve, room_for_output, set_output_aside};
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
 use crate::hint::entry::{Entry, RANGES, RecordMeta};
@@ -181,7 +182,7 @@ impl Store {
             self.check_writable()?;
             let is_short = self.reserve.is_short();
             // Also when it is whole: a smaller store needs less.
-            let is_whole = self.restore_reserve()?;
+            let is_whole = restore_reserve(self)?;
             if is_whole {
                 self.write_missing_hints()?;
             }
@@ -216,7 +217,7 @@ impl Store {
                 Err(error) => {
                     job.give_up();
                     if !self.is_latched() {
-                        self.restore_reserve()?;
+                        restore_reserve(self)?;
                     }
                     return Err(error);
                 }
@@ -226,7 +227,7 @@ impl Store {
 
     /// On a full disk, what lanes are writing is needed as input, too.
     fn finish_segments_with_garbage(&self) -> Result<()> {
-        let is_whole = self.restore_reserve()?;
+        let is_whole = restore_reserve(self)?;
         let is_wanted = |segment: &Segment| {
             let body = segment.len() - SEGMENT_HEADER_LEN;
             body.saturating_sub(segment.live()) >= self.garbage_wanted(body, is_whole)
@@ -319,7 +320,7 @@ impl Store {
     /// for which space can be set aside.
     fn fill_output(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
         let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
-        let mut room = self.room_for_output().min(longest.max(self.options.segment_size_bytes));
+        let mut room = room_for_output(self).min(longest.max(self.options.segment_size_bytes));
         segments.retain(|segment| {
             let fits = segment.len() <= room;
             room -= if fits { segment.len() } else { 0 };
@@ -529,7 +530,7 @@ impl<'a> Job<'a> {
                 summary: HintSummary::default(),
             });
             if let Some(len) = self.set_aside {
-                self.store.set_output_aside(&segment, len).map_err(|e| self.store.latch(e))?;
+                set_output_aside(self.store, &segment, len).map_err(|e| self.store.latch(e))?;
             }
         }
         Ok(self.outputs.last_mut().expect("pushed if there was none"))

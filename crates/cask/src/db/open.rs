@@ -2,6 +2,7 @@
 //! `recover_segments`, `load_index`, in this order.
 
 use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
+use super::reserve::restore_reserve;
 use super::stats::Counters;
 use super::store::Store;
 use crate::disk::{Disk, DiskLock};
@@ -68,7 +69,7 @@ pub(crate) fn open(
     let store =
         Store::new(home, options, order, index, segments, manifest, lock, counters, reserve);
     // Without space for it, the store can be read, and puts report what is missing.
-    store.restore_reserve()?;
+    restore_reserve(&store)?;
     let report = RecoveryReport { keys: store.stats().keys, ..report };
     Ok((store, report))
 }

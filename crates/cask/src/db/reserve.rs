@@ -42,138 +42,131 @@ struct Need {
     whole: u64,
 }
 
-impl Store {
-    /// The page in which space is counted.
-    pub(crate) fn page_len(&self) -> u64 {
-        self.options.tail_geometry().page_len()
+/// What the reserve should hold when `grown` has so much space.
+fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
+    let (mut longest, mut total, count) = {
+        let segments = store.segments.read();
+        let spaces = || segments.values().map(|segment| segment.space());
+        (spaces().max().unwrap_or(0), spaces().sum::<u64>(), segments.len() as u64)
+    };
+    if let Some((segment, space)) = grown {
+        longest = longest.max(space);
+        total += space.saturating_sub(segment.space());
     }
+    let (geometry, page) = (store.options.tail_geometry(), store.page_len());
+    let lanes = store.lanes.len() as u64;
+    let entries = 2 * (count + lanes + SEGMENTS_TO_COME);
+    let list = (HEAD_LEN as u64 + entries * ENTRY_LEN as u64).next_multiple_of(page);
+    let lists = list + (2 * lanes + SEGMENTS_TO_COME) * page;
+    let floor = lists + longest.next_multiple_of(page);
+    let tails = store.tails_missing.load(Ordering::Relaxed) * geometry.file_len() as u64;
+    let blocks = (lanes + 1) * BLOCKS_PER_LANE * geometry.block_len;
+    let tombstones = (total / TOMBSTONES_PART).next_multiple_of(page);
+    Need { list, floor, whole: floor + tails.next_multiple_of(page) + blocks + tombstones }
+}
 
-    /// What the reserve should hold when `grown` has so much space.
-    fn reserve_need(&self, grown: Option<(&Segment, u64)>) -> Need {
-        let (mut longest, mut total, count) = {
-            let segments = self.segments.read();
-            let spaces = || segments.values().map(|segment| segment.space());
-            (spaces().max().unwrap_or(0), spaces().sum::<u64>(), segments.len() as u64)
+/// Makes the reserve as large as it should be. Says whether it is, also to those who ask if it is short.
+pub(crate) fn restore_reserve(store: &Store) -> Result<bool> {
+    if store.purpose == Purpose::Log {
+        return Ok(true);
+    }
+    let mut held = store.reserve.held.lock();
+    let whole = reserve_need(store, None).whole;
+    if held.bytes() > whole {
+        held.shrink(whole).map_err(|e| store.latch(e))?;
+    }
+    let is_whole = held.hold_what_there_is(whole).map_err(|e| store.latch(e))?;
+    // Under its lock, so that a delete which borrows at the same time is not forgotten.
+    store.reserve.is_short.store(!is_whole, Ordering::Relaxed);
+    Ok(is_whole)
+}
+
+/// Refuses puts while the reserve is not whole.
+pub(crate) fn check_reserve(store: &Store, write: &Write) -> Result<()> {
+    if !store.reserve.is_short() || write.only_deletes() || restore_reserve(store)? {
+        return Ok(());
+    }
+    let needed = reserve_need(store, None).whole;
+    Err(Error::NoReserve { path: store.reserve.path.clone(), needed })
+}
+
+/// Sets space aside in a segment that a lane writes.
+pub(crate) fn set_segment_space_aside(
+    store: &Store,
+    segment: &Segment,
+    needed: u64,
+    usual: u64,
+    write: &Write,
+) -> Result<()> {
+    let wanted = segment.space_wanted(needed, usual);
+    if store.purpose == Purpose::Log {
+        return match segment.reserve(wanted) {
+            Err(Error::NoSpace { .. }) if wanted > needed => segment.reserve(needed),
+            result => result,
         };
-        if let Some((segment, space)) = grown {
-            longest = longest.max(space);
-            total += space.saturating_sub(segment.space());
-        }
-        let (geometry, page) = (self.options.tail_geometry(), self.page_len());
-        let lanes = self.lanes.len() as u64;
-        let entries = 2 * (count + lanes + SEGMENTS_TO_COME);
-        let list = (HEAD_LEN as u64 + entries * ENTRY_LEN as u64).next_multiple_of(page);
-        let lists = list + (2 * lanes + SEGMENTS_TO_COME) * page;
-        let floor = lists + longest.next_multiple_of(page);
-        let tails = self.tails_missing.load(Ordering::Relaxed) * geometry.file_len() as u64;
-        let blocks = (lanes + 1) * BLOCKS_PER_LANE * geometry.block_len;
-        let tombstones = (total / TOMBSTONES_PART).next_multiple_of(page);
-        Need { list, floor, whole: floor + tails.next_multiple_of(page) + blocks + tombstones }
     }
+    let mut held = store.reserve.held.lock();
+    let result = if write.only_deletes() {
+        set_aside_for_deletes(store, &mut held, segment, needed)
+    } else {
+        set_aside_for_puts(store, &mut held, segment, wanted).or_else(|error| {
+            if !error.is_no_space() || wanted == needed {
+                return Err(error);
+            }
+            // What is free may be less by now, or less for this user.
+            set_aside_for_puts(store, &mut held, segment, needed)
+        })
+    };
+    if result.is_err() {
+        store.reserve.set_short();
+    }
+    result
+}
 
-    /// Makes the reserve as large as it should be. Says whether it is, also to those who ask if it is short.
-    pub(crate) fn restore_reserve(&self) -> Result<bool> {
-        if self.purpose == Purpose::Log {
-            return Ok(true);
-        }
-        let mut held = self.reserve.held.lock();
-        let whole = self.reserve_need(None).whole;
-        if held.bytes() > whole {
-            held.shrink(whole).map_err(|e| self.latch(e))?;
-        }
-        let is_whole = held.hold_what_there_is(whole).map_err(|e| self.latch(e))?;
-        // Under its lock, so that a delete which borrows at the same time is not forgotten.
-        self.reserve.is_short.store(!is_whole, Ordering::Relaxed);
-        Ok(is_whole)
+fn set_aside_for_puts(
+    store: &Store,
+    held: &mut ReserveFile,
+    segment: &Segment,
+    len: u64,
+) -> Result<()> {
+    let whole = reserve_need(store, Some((segment, len))).whole;
+    if !held.hold(whole)? {
+        return Err(Error::NoSpace { path: segment.path.clone() });
     }
+    segment.reserve(len)
+}
 
-    /// Refuses puts while the reserve is not whole.
-    pub(crate) fn check_reserve(&self, write: &Write) -> Result<()> {
-        if !self.reserve.is_short() || write.only_deletes() || self.restore_reserve()? {
-            return Ok(());
-        }
-        let needed = self.reserve_need(None).whole;
-        Err(Error::NoReserve { path: self.reserve.path.clone(), needed })
+fn set_aside_for_deletes(
+    store: &Store,
+    held: &mut ReserveFile,
+    segment: &Segment,
+    len: u64,
+) -> Result<()> {
+    let floor = reserve_need(store, Some((segment, len))).floor;
+    if held.bytes() < floor && !held.hold_what_there_is(floor)? {
+        return Err(Error::NoSpace { path: segment.path.clone() });
     }
+    let grows = len.saturating_sub(segment.space());
+    if held.bytes() < floor + grows {
+        return segment.reserve(len);
+    }
+    let before = held.bytes();
+    let result = held.lend(grows, || segment.reserve(len));
+    if held.bytes() < before {
+        store.reserve.set_short();
+    }
+    result
+}
 
-    /// Sets space aside in a segment that a lane writes.
-    pub(crate) fn set_segment_space_aside(
-        &self,
-        segment: &Segment,
-        needed: u64,
-        usual: u64,
-        write: &Write,
-    ) -> Result<()> {
-        let wanted = segment.space_wanted(needed, usual);
-        if self.purpose == Purpose::Log {
-            return match segment.reserve(wanted) {
-                Err(Error::NoSpace { .. }) if wanted > needed => segment.reserve(needed),
-                result => result,
-            };
-        }
-        let mut held = self.reserve.held.lock();
-        let result = if write.only_deletes() {
-            self.set_aside_for_deletes(&mut held, segment, needed)
-        } else {
-            self.set_aside_for_puts(&mut held, segment, wanted).or_else(|error| {
-                if !error.is_no_space() || wanted == needed {
-                    return Err(error);
-                }
-                // What is free may be less by now, or less for this user.
-                self.set_aside_for_puts(&mut held, segment, needed)
-            })
-        };
-        if result.is_err() {
-            self.reserve.set_short();
-        }
-        result
-    }
+/// How much compaction can set aside for its output.
+pub(super) fn room_for_output(store: &Store) -> u64 {
+    let free = store.home.disk.space(&store.home.dir).map_or(0, |space| space.free);
+    let held = store.reserve.bytes();
+    held.saturating_sub(reserve_need(store, None).list).saturating_add(free)
+}
 
-    fn set_aside_for_puts(
-        &self,
-        held: &mut ReserveFile,
-        segment: &Segment,
-        len: u64,
-    ) -> Result<()> {
-        let whole = self.reserve_need(Some((segment, len))).whole;
-        if !held.hold(whole)? {
-            return Err(Error::NoSpace { path: segment.path.clone() });
-        }
-        segment.reserve(len)
-    }
-
-    fn set_aside_for_deletes(
-        &self,
-        held: &mut ReserveFile,
-        segment: &Segment,
-        len: u64,
-    ) -> Result<()> {
-        let floor = self.reserve_need(Some((segment, len))).floor;
-        if held.bytes() < floor && !held.hold_what_there_is(floor)? {
-            return Err(Error::NoSpace { path: segment.path.clone() });
-        }
-        let grows = len.saturating_sub(segment.space());
-        if held.bytes() < floor + grows {
-            return segment.reserve(len);
-        }
-        let before = held.bytes();
-        let result = held.lend(grows, || segment.reserve(len));
-        if held.bytes() < before {
-            self.reserve.set_short();
-        }
-        result
-    }
-
-    /// How much compaction can set aside for its output.
-    pub(super) fn room_for_output(&self) -> u64 {
-        let free = self.home.disk.space(&self.home.dir).map_or(0, |space| space.free);
-        let held = self.reserve.bytes();
-        held.saturating_sub(self.reserve_need(None).list).saturating_add(free)
-    }
-
-    /// Sets space aside for the output of compaction.
-    pub(super) fn set_output_aside(&self, segment: &Segment, len: u64) -> Result<()> {
-        let mut held = self.reserve.held.lock();
-        held.lend(len, || segment.reserve(len))
-    }
+/// Sets space aside for the output of compaction.
+pub(super) fn set_output_aside(store: &Store, segment: &Segment, len: u64) -> Result<()> {
+    let mut held = store.reserve.held.lock();
+    held.lend(len, || segment.reserve(len))
 }

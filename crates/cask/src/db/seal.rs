@@ -3,6 +3,7 @@
 //! An immutable segment is sealed off the writers' path: synced, given its hint file (which reads small records
 //! once more), and listed as sealed. Until then a restart reads it from end to end: slower, but equally correct.
 
+use super::reserve::restore_reserve;
 use super::store::Store;
 use crate::disk::OverlayDisk;
 use crate::error::{Error, Result};
@@ -171,7 +172,7 @@ impl Store {
         self.seal_immutable()?;
         self.let_go_of_tails()?;
         // What the segments being written had in reserve is free now, and less need be held.
-        self.restore_reserve().map(drop)
+        restore_reserve(self).map(drop)
     }
 
     /// Notes that everything is in segments, if it is.

@@ -119,6 +119,11 @@ impl FlushWakeup {
 }
 
 impl Store {
+    /// The page in which space is counted.
+    pub(crate) fn page_len(&self) -> u64 {
+        self.options.tail_geometry().page_len()
+    }
+
     #[expect(clippy::too_many_arguments, reason = "called once, by opening, which made each part")]
     pub(crate) fn new(
         home: Arc<SegmentHome>,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use tierce_keyspace::{Db, Key, KeyHash, NewString};
+use tierce_keyspace::{Db, Key, KeyHash, NewString, ShardLocks};
 use tierce_wire::resp::{Args, OwnedArgs, Rest};
 
 use crate::caller::Caller;
 use crate::clock;
-use crate::command::Command;
+use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::{CommandError, Interrupt};
 use crate::hot_keys::{self, Probe};
@@ -18,7 +18,7 @@ use crate::stats::Counters;
 
 #[cfg(debug_assertions)]
 use super::declared;
-use super::{Bodies, Done, Guard, Mode, Request, reply_error};
+use super::{Bodies, Done, Guard, Mode, Request, Scale, Turn, WEIGHT_MAX, reply_error};
 
 /// All that a command may touch while it runs.
 pub struct Context<'a, 'k> {
@@ -100,6 +100,38 @@ impl<'a> Call<'a> {
 }
 
 impl<'a, 'k> Context<'a, 'k> {
+    /// The context of a request. In line wherever it is called, so that it is made where it stays.
+    #[inline(always)]
+    pub fn new(
+        turn: Turn<'k>,
+        request: Request<'a, 'k>,
+        locks: &'a mut ShardLocks<'k>,
+        reply: Reply<'a>,
+    ) -> Self {
+        let Turn { kernel, bodies, counters, now_ms } = turn;
+        let Request { caller, command, args, mode, large, hashed } = request;
+        Self {
+            kernel,
+            caller,
+            call: Call::new(args),
+            guard: Guard::new(locks),
+            reply,
+            command,
+            bodies,
+            counters,
+            now_ms,
+            mode,
+            large,
+            hashed,
+        }
+    }
+
+    /// The turn that it runs in.
+    pub(super) fn turn(&self) -> Turn<'k> {
+        let Self { kernel, bodies, counters, now_ms, .. } = *self;
+        Turn { kernel, bodies, counters, now_ms }
+    }
+
     /// The last word of the command's name, as the client has spelled it.
     #[must_use]
     pub fn spelled_name(&self) -> &'a [u8] {
@@ -294,5 +326,51 @@ impl<'k> Context<'_, 'k> {
             reply_error(&self.kernel.errors, self.counters, &mut self.reply, error);
         }
         interrupt
+    }
+
+    /// Has the caller told when the keys change that the command is about to read.
+    ///
+    /// # Errors
+    /// An interrupt when another thread holds the shard of one for long.
+    #[cold]
+    pub(crate) fn remember_reads(&mut self) -> Result<(), CommandError> {
+        let spec = self.command.spec;
+        // What a program reads is remembered when it does so.
+        if !spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::PROGRAM) {
+            return Ok(());
+        }
+        let (db, reader, now_ms) = (self.caller.db, self.caller.client.id, self.now_ms);
+        let args = self.call.args();
+        for index in spec.key_indexes(args) {
+            let key = self.kernel.keyspace.key(args.at(index));
+            self.guard.reach(key.hash())?;
+            self.guard.remember_reader(db, key, reader, now_ms);
+        }
+        Ok(())
+    }
+
+    /// For a body that weighs when it has its key open.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        // What changes the connection's subscriptions, or how it tracks keys, cannot run away from it.
+        const STAYS: Flags = Flags::WHILE_SUBSCRIBED.with(Flags::TRACKING);
+        let is_movable = !self.command.spec.flags.intersects(STAYS);
+        let is_on_worker = self.mode.may_leave() && is_movable && self.kernel.offload.is_open();
+        Scale::of(is_on_worker)
+    }
+
+    /// Called before work on this many elements.
+    ///
+    /// # Errors
+    /// When that is too much for a worker: the command is run again elsewhere.
+    #[inline]
+    pub fn weigh(&self, elements: usize) -> Result<(), CommandError> {
+        if elements > WEIGHT_MAX { self.weigh_heavy(elements) } else { Ok(()) }
+    }
+
+    /// Elsewhere, or as a part of something that cannot be interrupted, nothing is too heavy.
+    #[cold]
+    fn weigh_heavy(&self, elements: usize) -> Result<(), CommandError> {
+        self.scale().weigh(elements)
     }
 }

@@ -301,7 +301,7 @@ impl Gates {
         // Before what a replica cannot do at the moment: its primary may.
         if self.closed.has(READ_ONLY.into())
             && redirect::concerns(caller, command, access.writes)
-            && let Some(error) = kernel.redirection()
+            && let Some(error) = redirect::redirection(kernel)
         {
             return refused(error);
         }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
+use super::weigh::weigh_values;
 use super::{Context, Done, Handler, Mode, Request, renewed};
 use crate::caller::Caller;
 use crate::command::{ADDED_MAX, Access, Command, Scope, Spec, Table, Weight};
@@ -114,7 +115,7 @@ fn program(ctx: &mut Context<'_, '_>) -> Done {
 
 /// The body, behind what its values weigh.
 fn body(ctx: &mut Context<'_, '_>) -> Done {
-    ctx.weigh_values()?;
+    weigh_values(ctx)?;
     ctx.judge_again()()?;
     ctx.run_body()
 }

@@ -24,18 +24,16 @@ pub(crate) fn concerns(caller: &Caller, command: &Command, writes: bool) -> bool
     writes || reads && !client.has(ClientFlags::READS_REPLICAS)
 }
 
-impl Kernel {
-    /// What tells a client where the primary is, if this server is a replica.
-    #[cold]
-    pub(crate) fn redirection(&self) -> Option<CommandError> {
-        let primary = self.role.following()?.primary;
-        Some(CommandError::text(format!("REDIRECT {primary}")))
-    }
+/// What tells a client where the primary is, if this server is a replica.
+#[cold]
+pub(crate) fn redirection(kernel: &Kernel) -> Option<CommandError> {
+    let primary = kernel.role.following()?.primary;
+    Some(CommandError::text(format!("REDIRECT {primary}")))
+}
 
-    /// The same for a client that may not understand it.
-    #[cold]
-    pub(crate) fn redirection_of(&self, caller: &Caller) -> Option<CommandError> {
-        let is_understood = caller.client.has(ClientFlags::REDIRECTS);
-        is_understood.then(|| self.redirection()).flatten()
-    }
+/// The same for a client that may not understand it.
+#[cold]
+pub(crate) fn redirection_of(kernel: &Kernel, caller: &Caller) -> Option<CommandError> {
+    let is_understood = caller.client.has(ClientFlags::REDIRECTS);
+    is_understood.then(|| redirection(kernel)).flatten()
 }

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use tierce_keyspace::{KeyHash, ShardLocks};
+use tierce_keyspace::KeyHash;
 use tierce_wire::resp::Args;
 
-use super::{Bodies, Call, Context, Guard, Mode, time_of_effect};
+use super::{Bodies, Mode, time_of_effect};
 use crate::caller::Caller;
 use crate::clock::{self, STOPPED_MS};
 use crate::command::Command;
 use crate::kernel::Kernel;
-use crate::reply::Reply;
 use crate::stats::Counters;
 
 /// The facts that all requests of one turn of a thread share.
@@ -80,39 +79,5 @@ impl<'a, 'k> Request<'a, 'k> {
         mode: Mode<'a>,
     ) -> Self {
         Self { caller, command, args, mode, large: None, hashed: &[] }
-    }
-}
-
-impl<'a, 'k> Context<'a, 'k> {
-    /// The context of a request. In line wherever it is called, so that it is made where it stays.
-    #[inline(always)]
-    pub fn new(
-        turn: Turn<'k>,
-        request: Request<'a, 'k>,
-        locks: &'a mut ShardLocks<'k>,
-        reply: Reply<'a>,
-    ) -> Self {
-        let Turn { kernel, bodies, counters, now_ms } = turn;
-        let Request { caller, command, args, mode, large, hashed } = request;
-        Self {
-            kernel,
-            caller,
-            call: Call::new(args),
-            guard: Guard::new(locks),
-            reply,
-            command,
-            bodies,
-            counters,
-            now_ms,
-            mode,
-            large,
-            hashed,
-        }
-    }
-
-    /// The turn that it runs in.
-    pub(super) fn turn(&self) -> Turn<'k> {
-        let Self { kernel, bodies, counters, now_ms, .. } = *self;
-        Turn { kernel, bodies, counters, now_ms }
     }
 }

@@ -11,6 +11,7 @@ use tierce_output::Output;
 
 use super::blocking::{Blocked, ENDED_BY_ROLE, answer_in_vain, blocked_of};
 use super::locking::held_by_program;
+use super::redirect::redirection_of;
 use super::{Mode, SHARD_PATIENCE, Served};
 use crate::acl;
 use crate::answer::{Answer, Answered};
@@ -287,7 +288,7 @@ impl<'k> Serving<'k, '_> {
             let error = match ctx.fail(&error) {
                 Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
                     // It began to wait when the role changed.
-                    ctx.kernel.redirection_of(ctx.caller).unwrap_or(ENDED_BY_ROLE)
+                    redirection_of(ctx.kernel, ctx.caller).unwrap_or(ENDED_BY_ROLE)
                 }
                 Some(Interrupt::Gate) if level.is_some() && self.kernel.lacks_replicas(level) => {
                     // Its level can no longer be met, and others wait behind it.

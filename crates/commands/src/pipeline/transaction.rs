@@ -62,6 +62,13 @@ const ABORTED: CommandError =
     CommandError::new("EXECABORT Transaction discarded because of previous errors.");
 
 impl<'k> Context<'_, 'k> {
+    /// Ends what the caller watches, and takes it out of the shards that can be locked at once.
+    pub(crate) fn end_watch(&mut self) {
+        if let Some(watch) = self.caller.take_watch() {
+            self.guard.unwatch(watch);
+        }
+    }
+
     /// Runs what the caller has queued, and replies with all replies. The transaction ends, unless EXEC is to be
     /// run again.
     ///

@@ -30,6 +30,11 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// That of a worker, or of a thread on which nothing is too heavy.
+    pub(super) fn of(is_on_worker: bool) -> Self {
+        Self { elements_max: if is_on_worker { WEIGHT_MAX } else { usize::MAX } }
+    }
+
     /// Like [`Context::weigh`].
     ///
     /// # Errors
@@ -83,51 +88,24 @@ impl Scale {
     }
 }
 
-impl Context<'_, '_> {
-    /// For a body that weighs when it has its key open.
-    #[must_use]
-    pub fn scale(&self) -> Scale {
-        // What changes the connection's subscriptions, or how it tracks keys, cannot run away from it.
-        const STAYS: Flags = Flags::WHILE_SUBSCRIBED.with(Flags::TRACKING);
-        let is_movable = !self.command.spec.flags.intersects(STAYS);
-        let is_on_worker = self.mode.may_leave() && is_movable && self.kernel.offload.is_open();
-        Scale { elements_max: if is_on_worker { WEIGHT_MAX } else { usize::MAX } }
+/// Weighs the values of the keys of a command that goes through them. They are locked.
+pub(super) fn weigh_values(ctx: &mut Context<'_, '_>) -> Result<(), CommandError> {
+    let (spec, args) = (ctx.command.spec, ctx.call.args());
+    if !ctx.mode.may_leave() || matches!(spec.weight, Weight::Light | Weight::Pairs) {
+        return Ok(());
     }
-
-    /// Weighs the values of the keys of a command that goes through them. They are locked.
-    pub(super) fn weigh_values(&mut self) -> Result<(), CommandError> {
-        let (spec, args) = (self.command.spec, self.call.args());
-        if !self.mode.may_leave() || matches!(spec.weight, Weight::Light | Weight::Pairs) {
-            return Ok(());
+    let mut sizes = Sizes::default();
+    for (number, index) in spec.key_indexes(args).enumerate() {
+        let key = ctx.key(number, args.at(index));
+        let mut db = ctx.guard.db(ctx.caller.db, key.hash(), ctx.now_ms);
+        let is_target = index == 1 && spec.flags.contains(Flags::WRITE);
+        if is_target {
+            sizes.add_target(&mut db, key);
+        } else {
+            sizes.add(&mut db, key);
         }
-        let mut sizes = Sizes::default();
-        for (number, index) in spec.key_indexes(args).enumerate() {
-            let key = self.key(number, args.at(index));
-            let mut db = self.guard.db(self.caller.db, key.hash(), self.now_ms);
-            let is_target = index == 1 && spec.flags.contains(Flags::WRITE);
-            if is_target {
-                sizes.add_target(&mut db, key);
-            } else {
-                sizes.add(&mut db, key);
-            }
-        }
-        self.weigh(sizes.work(spec.weight))
     }
-
-    /// Called before work on this many elements.
-    ///
-    /// # Errors
-    /// When that is too much for a worker: the command is run again elsewhere.
-    #[inline]
-    pub fn weigh(&self, elements: usize) -> Result<(), CommandError> {
-        if elements > WEIGHT_MAX { self.weigh_heavy(elements) } else { Ok(()) }
-    }
-
-    /// Elsewhere, or as a part of something that cannot be interrupted, nothing is too heavy.
-    #[cold]
-    fn weigh_heavy(&self, elements: usize) -> Result<(), CommandError> {
-        self.scale().weigh(elements)
-    }
+    ctx.weigh(sizes.work(spec.weight))
 }
 
 /// A value in elements.

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::{Core, Ending, PendingClose, Token, Worker, count_down};
+use super::{Ending, PendingClose, Token, Worker, count_down};
 use crate::connection::{CloseReason, Conn, ConnInfo, Phase};
 use crate::service::Service;
 use crate::timer::TimerKind;
@@ -100,13 +100,5 @@ impl<S: Service> Worker<S> {
         };
         core.end_handshake();
         core.pending_closes.push(PendingClose { token, reason: CloseReason::Io(error), ending });
-    }
-}
-
-impl<S> Core<S> {
-    /// A handshake under way has come to its end.
-    pub(super) fn end_handshake(&mut self) {
-        self.tls.end();
-        self.metrics.tls.under_way = self.tls.under_way() as u64;
     }
 }

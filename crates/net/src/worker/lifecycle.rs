@@ -136,6 +136,12 @@ impl<S: Service> Worker<S> {
 }
 
 impl<S> Core<S> {
+    /// A handshake under way has come to its end.
+    pub(super) fn end_handshake(&mut self) {
+        self.tls.end();
+        self.metrics.tls.under_way = self.tls.under_way() as u64;
+    }
+
     /// Adds a connection to the poller and the others.
     pub(super) fn insert(&mut self, conn: Conn<S>) {
         let token = Token::new(conn.info.key);

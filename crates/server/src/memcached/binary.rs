@@ -13,7 +13,7 @@ use super::counters::Count;
 use super::expiry::{self, from_frame};
 use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
-use super::stats::Report;
+use super::stats::{Report, report};
 use super::text::refusal_text;
 use super::{MEMCACHED_VERSION, WRONG_TYPE};
 use crate::command::Access;
@@ -283,7 +283,7 @@ impl Run<'_, '_> {
 
     fn stat_frames(&mut self, request: &Request<'_>) {
         let head = reply(request, Status::Ok, 0);
-        match self.report(request.key) {
+        match report(self, request.key) {
             Report::Figures(figures) => {
                 for (name, value) in figures {
                     let buffer = self.output.buffer();

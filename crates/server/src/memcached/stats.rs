@@ -42,64 +42,62 @@ pub enum Report {
     Unknown,
 }
 
-impl Run<'_, '_> {
-    /// Answers a `stats` with these words behind it.
-    pub fn report(&mut self, what: &[u8]) -> Report {
-        let what = String::from_utf8_lossy(what);
-        let words: Vec<&str> = what.split(' ').filter(|word| !word.is_empty()).collect();
-        let server = self.server;
-        let figures = match words.first().copied().unwrap_or_default() {
-            "" => general(server),
-            "settings" => settings(server),
-            "items" => items(server),
-            "slabs" => slabs(server),
-            "conns" => conns(server, self.session.client.id),
-            "extstore" => Figures::new(),
-            "sizes" => vec![figure("sizes_status", "disabled")],
-            // It would take a walk through all keys.
-            "sizes_enable" => {
-                vec![figure("sizes_status", "error"), figure("sizes_error", "not_supported")]
-            }
-            "sizes_disable" => return Report::Done("STAT sizes_status disabled"),
-            "detail" => return self.detail(&words[1..]),
-            "cachedump" => return self.cachedump(&words[1..]),
-            "reset" => {
-                self.reset_stats();
-                return Report::Done("RESET");
-            }
-            _ => return Report::Unknown,
-        };
-        Report::Figures(figures)
-    }
-
-    fn detail(&mut self, words: &[&str]) -> Report {
-        let prefixes = &self.server.memcached.prefixes;
-        match words.first() {
-            Some(&"on") => self.detailed = true,
-            Some(&"off") => self.detailed = false,
-            Some(&"dump") => return Report::Dump(prefixes.report().into_bytes()),
-            _ => return Report::Refused("CLIENT_ERROR usage: stats detail on|off|dump"),
+/// Answers a `stats` with these words behind it.
+pub fn report(run: &mut Run<'_, '_>, what: &[u8]) -> Report {
+    let what = String::from_utf8_lossy(what);
+    let words: Vec<&str> = what.split(' ').filter(|word| !word.is_empty()).collect();
+    let server = run.server;
+    let figures = match words.first().copied().unwrap_or_default() {
+        "" => general(server),
+        "settings" => settings(server),
+        "items" => items(server),
+        "slabs" => slabs(server),
+        "conns" => conns(server, run.session.client.id),
+        "extstore" => Figures::new(),
+        "sizes" => vec![figure("sizes_status", "disabled")],
+        // It would take a walk through all keys.
+        "sizes_enable" => {
+            vec![figure("sizes_status", "error"), figure("sizes_error", "not_supported")]
         }
-        prefixes.switch(self.detailed);
-        Report::Done("OK")
-    }
+        "sizes_disable" => return Report::Done("STAT sizes_status disabled"),
+        "detail" => return detail(run, &words[1..]),
+        "cachedump" => return dump_of_class(run, &words[1..]),
+        "reset" => {
+            run.reset_stats();
+            return Report::Done("RESET");
+        }
+        _ => return Report::Unknown,
+    };
+    Report::Figures(figures)
+}
 
-    fn cachedump(&mut self, words: &[&str]) -> Report {
-        let (Some(class), Some(limit)) = (words.first(), words.get(1)) else {
-            return Report::Refused("CLIENT_ERROR bad command line");
-        };
-        let (Ok(class), Ok(limit)) = (class.parse::<u32>(), limit.parse::<u32>()) else {
-            return Report::Refused(BAD_FORMAT);
-        };
-        let limit = match class {
-            CLASSES_MAX.. => return Report::Refused("CLIENT_ERROR Illegal slab id"),
-            SLAB_CLASS if limit == 0 => usize::MAX,
-            SLAB_CLASS => limit as usize,
-            // Nothing is in there.
-            _ => 0,
-        };
-        Report::Dump(cachedump(&mut self.guard, self.stages.db, limit, self.stages.now_ms))
+fn detail(run: &mut Run<'_, '_>, words: &[&str]) -> Report {
+    let prefixes = &run.server.memcached.prefixes;
+    match words.first() {
+        Some(&"on") => run.detailed = true,
+        Some(&"off") => run.detailed = false,
+        Some(&"dump") => return Report::Dump(prefixes.report().into_bytes()),
+        _ => return Report::Refused("CLIENT_ERROR usage: stats detail on|off|dump"),
     }
+    prefixes.switch(run.detailed);
+    Report::Done("OK")
+}
+
+fn dump_of_class(run: &mut Run<'_, '_>, words: &[&str]) -> Report {
+    let (Some(class), Some(limit)) = (words.first(), words.get(1)) else {
+        return Report::Refused("CLIENT_ERROR bad command line");
+    };
+    let (Ok(class), Ok(limit)) = (class.parse::<u32>(), limit.parse::<u32>()) else {
+        return Report::Refused(BAD_FORMAT);
+    };
+    let limit = match class {
+        CLASSES_MAX.. => return Report::Refused("CLIENT_ERROR Illegal slab id"),
+        SLAB_CLASS if limit == 0 => usize::MAX,
+        SLAB_CLASS => limit as usize,
+        // Nothing is in there.
+        _ => 0,
+    };
+    Report::Dump(cachedump(&mut run.guard, run.stages.db, limit, run.stages.now_ms))
 }
 
 fn figure(name: &str, value: impl ToString) -> (String, String) {

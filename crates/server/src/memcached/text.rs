@@ -8,7 +8,7 @@ use super::auth::Credentials;
 use super::counters::Count;
 use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
-use super::stats::Report;
+use super::stats::{Report, report};
 use super::{
     LOADING, MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
     TOO_FEW_REPLICAS, WRONG_TYPE, expiry,
@@ -201,7 +201,7 @@ impl Run<'_, '_> {
     }
 
     fn stats(&mut self, what: &[u8]) {
-        match self.report(what) {
+        match report(self, what) {
             Report::Figures(figures) => {
                 for (name, value) in figures {
                     self.write("STAT ");

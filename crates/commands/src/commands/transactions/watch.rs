@@ -76,12 +76,3 @@ fn unwatch(ctx: &mut Context<'_, '_>) -> Done {
     ctx.reply.ok();
     Ok(())
 }
-
-impl Context<'_, '_> {
-    /// Ends what the caller watches, and takes it out of the shards that can be locked at once.
-    pub(crate) fn end_watch(&mut self) {
-        if let Some(watch) = self.caller.take_watch() {
-            self.guard.unwatch(watch);
-        }
-    }
-}

@@ -48,7 +48,7 @@ fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
     match reason {
         UNBLOCKED => Some(ERROR),
         ROLE_CHANGED => Some(ENDED_BY_ROLE),
-        REDIRECTED => Some(kernel.redirection().unwrap_or(ENDED_BY_ROLE)),
+        REDIRECTED => Some(super::super::redirect::redirection(kernel).unwrap_or(ENDED_BY_ROLE)),
         _ => None,
     }
 }

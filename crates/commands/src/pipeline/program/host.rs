@@ -12,6 +12,7 @@ use super::super::within::{StartOver, Within};
 use super::super::{Context, Done, Mode, Refused, Turn, WEIGHT_MAX, refuse_counting, resolve};
 use super::account::Account;
 use super::outbox::{self, Outbox};
+use super::waiting::turn_away_from_programs;
 use super::workspace::{Buffers, WORDS_KEPT_BYTES};
 use super::{Effects, WORKER_TIME};
 use crate::acl::{self, Denial};
@@ -386,7 +387,7 @@ impl Host for ProgramHost<'_, '_> {
                 Err(Stop::TimeLimit)
             }
             RunsOn::Apart { run, .. } => {
-                self.kernel.turn_away_from_programs(run, self.within.turn.counters);
+                turn_away_from_programs(self.kernel, run, self.within.turn.counters);
                 Ok(())
             }
             RunsOn::Worker { .. } => Ok(()),

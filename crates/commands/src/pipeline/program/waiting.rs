@@ -12,29 +12,27 @@ use crate::reply::Reply;
 use crate::scripting::Run;
 use crate::stats::Counters;
 
-impl Kernel {
-    /// Tells all clients that wait for a thread for programs that the server is busy, if all of these have run a
-    /// program for `busy-reply-threshold`. `run` is one of those.
-    pub(super) fn turn_away_from_programs(&self, run: &Run, counters: &Counters) {
-        let (scripts, threshold) = (&self.scripts, self.busy_threshold());
-        if run.elapsed() < threshold || !scripts.offload.has_waiting() {
-            return;
-        }
-        if scripts.running.count_for(threshold) >= self.program_threads() {
-            for job in scripts.offload.take_commands() {
-                self.turn_away(job, run, counters);
-            }
+/// Tells all clients that wait for a thread for programs that the server is busy, if all of these have run a
+/// program for `busy-reply-threshold`. `run` is one of those.
+pub(super) fn turn_away_from_programs(kernel: &Kernel, run: &Run, counters: &Counters) {
+    let (scripts, threshold) = (&kernel.scripts, kernel.busy_threshold());
+    if run.elapsed() < threshold || !scripts.offload.has_waiting() {
+        return;
+    }
+    if scripts.running.count_for(threshold) >= kernel.program_threads() {
+        for job in scripts.offload.take_commands() {
+            turn_away(kernel, job, run, counters);
         }
     }
+}
 
-    fn turn_away(&self, mut job: Job, run: &Run, counters: &Counters) {
-        let command = resolve(self, job.command.as_args()).ok();
-        let refused = Refused { command, error: run.kind().busy() };
-        let refused = refused_in_transaction(&mut job.caller, refused);
-        let mut output = Output::with_room(job.room);
-        let proto = job.caller.proto;
-        refuse(self, counters, &mut Reply::new(&mut output, proto), &refused);
-        let (reply, caller) = (Answered::With(output.take()), Some(Box::new(job.caller)));
-        self.answer(Answer { to: job.to, reply, logged_at: None, invalidation: None, caller });
-    }
+fn turn_away(kernel: &Kernel, mut job: Job, run: &Run, counters: &Counters) {
+    let command = resolve(kernel, job.command.as_args()).ok();
+    let refused = Refused { command, error: run.kind().busy() };
+    let refused = refused_in_transaction(&mut job.caller, refused);
+    let mut output = Output::with_room(job.room);
+    let proto = job.caller.proto;
+    refuse(kernel, counters, &mut Reply::new(&mut output, proto), &refused);
+    let (reply, caller) = (Answered::With(output.take()), Some(Box::new(job.caller)));
+    kernel.answer(Answer { to: job.to, reply, logged_at: None, invalidation: None, caller });
 }
