@@ -1,57 +1,101 @@
-//! The type of a collection, and its memory layout.
+//! The types of collections and their memory layouts, in one table.
 
-/// The type of a collection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum CollectionKind {
-    /// A list.
-    List = 1,
-    /// A set.
-    Set = 2,
-    /// A sorted set.
-    SortedSet = 3,
-    /// A hash.
-    Hash = 4,
-    /// A stream.
-    Stream = 5,
+/// Calls the macro `$use` with all types. A row has the type, its number in the log, a sentence, the name that TYPE
+/// replies with, the names that OBJECT ENCODING replies with, and the forms with their sizes.
+macro_rules! all_types {
+    ($use:ident) => {
+        $use! {
+            List = 1, "A list.", "list", ["listpack", "quicklist"], {
+                ListPacked: Small, "A list in one block.",
+                ListNodes: Sliced, "A list of several blocks.",
+            }
+            Set = 2, "A set.", "set", ["intset", "listpack", "hashtable"], {
+                SetIntegers: Small, "A set of integers.",
+                SetPacked: Small, "A small set.",
+                SetTable: Sliced, "A large set.",
+            }
+            SortedSet = 3, "A sorted set.", "zset", ["listpack", "skiplist"], {
+                SortedSetPacked: Small, "A small sorted set.",
+                SortedSetTree: Sliced, "A large sorted set.",
+            }
+            Hash = 4, "A hash.", "hash", ["listpack", "listpackex", "hashtable"], {
+                HashPacked: Small, "A small hash.",
+                HashTable: Sliced, "A large hash.",
+            }
+            Stream = 5, "A stream.", "stream", ["stream"], {
+                Stream: Whole, "A stream.",
+            }
+        }
+    };
+}
+pub(crate) use all_types;
+
+/// How large collections of a form are, and for large ones, if they can be saved in slices.
+enum Size {
+    Small,
+    Sliced,
+    Whole,
 }
 
-/// The memory layout of a collection. Never leaves the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Form {
-    /// A list in one block.
-    ListPacked,
-    /// A list of several blocks.
-    ListNodes,
-    /// A set of integers.
-    SetIntegers,
-    /// A small set.
-    SetPacked,
-    /// A large set.
-    SetTable,
-    /// A small sorted set.
-    SortedSetPacked,
-    /// A large sorted set.
-    SortedSetTree,
-    /// A small hash.
-    HashPacked,
-    /// A large hash.
-    HashTable,
-    /// A stream.
-    Stream,
+/// Defines [`CollectionKind`] and [`Form`].
+macro_rules! kinds_and_forms {
+    ($($kind:ident = $number:literal, $doc:literal, $name:literal, $encodings:expr, {
+        $($form:ident: $size:ident, $form_doc:literal,)*
+    })*) => {
+        /// The type of a collection.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum CollectionKind { $(#[doc = $doc] $kind = $number,)* }
+
+        impl CollectionKind {
+            /// The type with this number.
+            #[inline]
+            pub const fn from_number(number: u8) -> Option<Self> {
+                match number { $($number => Some(Self::$kind),)* _ => None }
+            }
+
+            /// The name that TYPE replies with.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            /// The names that OBJECT ENCODING replies with. The place of each is its number in the log.
+            pub const fn encodings(self) -> &'static [&'static str] {
+                match self { $(Self::$kind => &$encodings,)* }
+            }
+        }
+
+        /// The memory layout of a collection. Never leaves the process.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Form { $($(#[doc = $form_doc] $form,)*)* }
+
+        impl Form {
+            /// The type of a collection of this form.
+            #[inline]
+            pub const fn kind(self) -> CollectionKind {
+                match self { $($(Self::$form => CollectionKind::$kind,)*)* }
+            }
+
+            #[inline]
+            const fn size(self) -> Size {
+                match self { $($(Self::$form => Size::$size,)*)* }
+            }
+        }
+    };
 }
+all_types!(kinds_and_forms);
 
 impl Form {
-    /// The type of a collection of this form.
+    /// Whether it is one small block, which an edit goes through, or copies, anyway.
     #[inline]
-    pub const fn kind(self) -> CollectionKind {
-        match self {
-            Form::ListPacked | Form::ListNodes => CollectionKind::List,
-            Form::SetIntegers | Form::SetPacked | Form::SetTable => CollectionKind::Set,
-            Form::SortedSetPacked | Form::SortedSetTree => CollectionKind::SortedSet,
-            Form::HashPacked | Form::HashTable => CollectionKind::Hash,
-            Form::Stream => CollectionKind::Stream,
-        }
+    pub const fn is_small(self) -> bool {
+        matches!(self.size(), Size::Small)
+    }
+
+    /// Whether collections of this form can be saved in slices.
+    #[inline]
+    pub const fn has_slices(self) -> bool {
+        matches!(self.size(), Size::Sliced)
     }
 }

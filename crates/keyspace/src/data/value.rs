@@ -45,11 +45,7 @@ impl ValueType {
     pub fn name(self) -> &'static str {
         match self {
             ValueType::String => "string",
-            ValueType::Collection(CollectionKind::List) => "list",
-            ValueType::Collection(CollectionKind::Set) => "set",
-            ValueType::Collection(CollectionKind::SortedSet) => "zset",
-            ValueType::Collection(CollectionKind::Hash) => "hash",
-            ValueType::Collection(CollectionKind::Stream) => "stream",
+            ValueType::Collection(kind) => kind.name(),
         }
     }
 }

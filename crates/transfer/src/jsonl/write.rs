@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use tierce_collections::CollectionKind;
 use tierce_collections::stream::StreamId;
 use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{
@@ -44,7 +43,7 @@ pub(crate) fn write<W: Write>(
             SnapshotPiece::Large(mut large) => {
                 let saved = large.head().clone();
                 let head = Head {
-                    kind: name_of(saved.kind),
+                    kind: saved.kind.name(),
                     db: saved.db,
                     key: &saved.key,
                     deadline_ms: saved.deadline_ms,
@@ -62,16 +61,6 @@ pub(crate) fn write<W: Write>(
     }
     lines.end(keys).map_err(explain)?;
     Ok((lines.out, keys, lines.bytes))
-}
-
-fn name_of(kind: CollectionKind) -> &'static str {
-    match kind {
-        CollectionKind::List => "list",
-        CollectionKind::Set => "set",
-        CollectionKind::SortedSet => "zset",
-        CollectionKind::Hash => "hash",
-        CollectionKind::Stream => "stream",
-    }
 }
 
 /// What comes before a value.
@@ -131,7 +120,7 @@ impl<W: Write> Lines<W> {
             SavedValue::Str(bytes) => self.string(&head("string"), bytes),
             SavedValue::Int(int) => self.string(&head("string"), IntText::new().of(*int)),
             SavedValue::Collection(collection) => {
-                let head = head(name_of(collection.kind()));
+                let head = head(collection.kind().name());
                 self.begin(&head);
                 self.elements(&head, collection)?;
                 self.end_value()

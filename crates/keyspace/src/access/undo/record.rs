@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use tierce_cask::ColdLocation;
-use tierce_collections::{CollectionKind, Form};
+use tierce_collections::CollectionKind;
 
 use super::UndoLog;
 use super::step::{Counted, Edits, KeyAt, Moved, Shell, Step, Written};
@@ -452,15 +452,7 @@ fn copy_of_small(entry: &Entry) -> Option<Entry> {
     match entry.kind() {
         Kind::Embedded | Kind::Raw | Kind::Int | Kind::Spilled => Some(entry.exact_copy()),
         Kind::Blob => None,
-        Kind::Collection => match entry.raw_collection()?.0 {
-            Form::ListPacked | Form::SetIntegers | Form::SetPacked => Some(entry.exact_copy()),
-            Form::SortedSetPacked | Form::HashPacked => Some(entry.exact_copy()),
-            Form::ListNodes
-            | Form::SetTable
-            | Form::SortedSetTree
-            | Form::HashTable
-            | Form::Stream => None,
-        },
+        Kind::Collection => entry.raw_collection()?.0.is_small().then(|| entry.exact_copy()),
     }
 }
 

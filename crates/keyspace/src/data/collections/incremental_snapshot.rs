@@ -10,23 +10,18 @@ use super::{each_collection, with_type};
 use crate::codec::Writer;
 use crate::data::entry::{Entry, OutOfLine};
 
-/// Whether collections of this form can be saved in slices.
-const fn has_slices(form: Form) -> bool {
-    matches!(form, Form::ListNodes | Form::SetTable | Form::HashTable | Form::SortedSetTree)
-}
-
 impl Entry {
     /// Whether this is a collection of at least so many bytes that can be saved in slices.
     pub(crate) fn has_slices(&self, bytes_min: usize) -> bool {
         let form = self.raw_collection().map(|(form, _)| form);
-        form.is_some_and(has_slices) && self.out_of_line_bytes() >= bytes_min
+        form.is_some_and(Form::has_slices) && self.out_of_line_bytes() >= bytes_min
     }
 
     /// Which snapshot of the collection is under way.
     #[inline]
     pub(crate) fn snapshot_id(&self) -> Option<SnapshotId> {
         let form = self.raw_collection().map(|(form, _)| form);
-        if !form.is_some_and(has_slices) {
+        if !form.is_some_and(Form::has_slices) {
             return None;
         }
         let collection = self.collection()?;

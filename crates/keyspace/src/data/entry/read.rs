@@ -6,7 +6,7 @@ use tierce_collections::{Form, Hash};
 use super::Entry;
 use super::attributes::Attributes;
 use super::layout::Kind;
-use super::spilled::{RAW_STRING, STRING, Spilled, TYPE_SHIFT, encodings};
+use super::spilled::{RAW_STRING, STRING, Spilled, TYPE_SHIFT};
 use crate::data::collections::CollectionType;
 use crate::data::value::{EMBSTR_LEN_MAX, Value, ValueType};
 
@@ -54,7 +54,7 @@ impl Spilled {
     pub(crate) fn of(entry: &Entry, location: ColdLocation) -> Self {
         let form = match entry.value_type() {
             ValueType::Collection(kind) => {
-                let names = encodings(kind);
+                let names = kind.encodings();
                 let name = entry.encoding();
                 let number = names.iter().position(|known| *known == name).unwrap_or(0);
                 (kind as u8) << TYPE_SHIFT | number as u8

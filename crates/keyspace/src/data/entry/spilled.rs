@@ -64,7 +64,7 @@ impl Spilled {
     pub(crate) fn encoding(self) -> &'static str {
         match kind_of(self.form) {
             Some(kind) => {
-                let names = encodings(kind);
+                let names = kind.encodings();
                 names[usize::from(self.form) % (1 << TYPE_SHIFT) % names.len()]
             }
             None if self.form == STRING && self.string_len() <= EMBSTR_LEN_MAX => "embstr",
@@ -74,16 +74,5 @@ impl Spilled {
 }
 
 fn kind_of(form: u8) -> Option<CollectionKind> {
-    crate::data::collections::edits::kind_of(form)
-}
-
-/// The encodings of a type; the place of each is its number in the log.
-pub(super) fn encodings(kind: CollectionKind) -> &'static [&'static str] {
-    match kind {
-        CollectionKind::List => &["listpack", "quicklist"],
-        CollectionKind::Set => &["intset", "listpack", "hashtable"],
-        CollectionKind::SortedSet => &["listpack", "skiplist"],
-        CollectionKind::Hash => &["listpack", "listpackex", "hashtable"],
-        CollectionKind::Stream => &["stream"],
-    }
+    CollectionKind::from_number(form >> TYPE_SHIFT)
 }
