@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tierce_collections::Collection;
-use tierce_collections::stream::StreamId;
 
 use crate::access::keyspace::{Keyspace, Options};
 use crate::change::log::sink::{LogSink, RecordKind};
+use crate::data::collections::each_collection;
+use crate::data::collections::sealed::Sealed;
 use crate::db_index::DbIndex;
 use crate::registries::snapshot::batch::SavedValue;
 use crate::services::checkpoint::{Checkpoint, Pass};
@@ -55,47 +56,9 @@ fn records_of(mut data: &[u8]) -> Vec<Vec<u8>> {
     records
 }
 
-/// Whether iteration and lookups of a collection tell the same.
+/// Iteration and lookups of a collection tell the same.
 pub fn check(collection: &Collection) {
-    match collection {
-        Collection::List(list) => {
-            assert_eq!(list.iter().count(), list.len());
-            for (index, element) in list.iter().enumerate() {
-                assert_eq!(list.get(index).map(|found| found.to_vec()), Some(element.to_vec()));
-            }
-            assert_eq!(list.rev_iter_from(list.len()).count(), list.len());
-        }
-        Collection::Set(set) => {
-            assert_eq!(set.iter().count(), set.len());
-            assert!(set.iter().all(|member| set.contains(&member.to_vec()[..])));
-        }
-        Collection::SortedSet(set) => {
-            assert_eq!(set.iter().count(), set.len());
-            for (rank, (member, score)) in set.iter().enumerate() {
-                let found = set.rank(&member.to_vec());
-                assert_eq!(
-                    found.map(|(rank, score)| (rank, score.to_bits())),
-                    Some((rank, score.to_bits()))
-                );
-            }
-        }
-        Collection::Hash(hash) => {
-            assert_eq!(hash.iter().count(), hash.len());
-            for field in hash.iter() {
-                assert!(hash.get(&field.name.to_vec(), NO_TIME_MS).is_some());
-            }
-        }
-        Collection::Stream(stream) => {
-            let (first, last) =
-                (StreamId { ms: 0, seq: 0 }, StreamId { ms: u64::MAX, seq: u64::MAX });
-            let ascending: Vec<_> = stream.ascending(first, last).map(|entry| entry.id).collect();
-            let mut descending: Vec<_> =
-                stream.descending(first, last).map(|entry| entry.id).collect();
-            descending.reverse();
-            assert_eq!((ascending.len(), &ascending), (stream.len(), &descending));
-            assert!(ascending.iter().all(|id| stream.get(*id).is_some()));
-        }
-    }
+    each_collection!(collection, value => value.check());
     assert_eq!(collection.duplicate().kind(), collection.kind());
 }
 

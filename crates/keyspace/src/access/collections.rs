@@ -210,7 +210,7 @@ impl Db<'_> {
                 let is_empty = with_type!(kind, T => {
                     let mut value = entry.borrow_collection::<T>().expect("the type was compared");
                     apply_to(&mut *value, edits, limits)?;
-                    value.is_empty() && !T::STAYS_EMPTY
+                    value.vanishes()
                 });
                 if !is_empty {
                     let change = before.cold.change(entry, Change::Edited);

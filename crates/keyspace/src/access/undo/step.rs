@@ -8,6 +8,8 @@ use tierce_collections::CollectionKind;
 
 use super::whole::FlushedDb;
 use crate::data::code::CodeKind;
+use crate::data::collections::sealed::Sealed;
+use crate::data::collections::with_type;
 use crate::data::entry::{Attributes, Entry, OutOfLine};
 use crate::data::key::{Key, KeyHash};
 use crate::data::usage::Access;
@@ -172,13 +174,7 @@ impl Step {
             Step::Shell(..) => Fault::UndoOfShells,
             Step::Access(..) => Fault::UndoOfUses,
             Step::Written(..) => Fault::UndoOfBytes,
-            Step::Edits(_, edits) => match edits.kind {
-                CollectionKind::List => Fault::UndoOfLists,
-                CollectionKind::Set => Fault::UndoOfSets,
-                CollectionKind::SortedSet => Fault::UndoOfSortedSets,
-                CollectionKind::Hash => Fault::UndoOfHashes,
-                CollectionKind::Stream => Fault::UndoOfStreams,
-            },
+            Step::Edits(_, edits) => with_type!(edits.kind, T => T::FAULT_OF_UNDO),
             Step::Moved(_) => Fault::UndoOfMoves,
             Step::Counted(_) => Fault::UndoOfCounters,
             Step::Stripe { .. } | Step::Stripes(..) => Fault::UndoOfVersions,

@@ -66,16 +66,12 @@ pub(crate) fn apply_to<T: CollectionType>(
         if kind_of(code) != Some(T::KIND) {
             return Err(edits.malformed("an edit of another type"));
         }
-        value.apply(code, &mut edits, limits)?;
+        value.apply(T::read(code, &mut edits)?, limits);
     }
     Ok(())
 }
 
 /// Whether a key would not keep the collection.
 pub(crate) fn is_empty(collection: &Collection) -> bool {
-    each_collection!(collection, value => value.is_empty() && !stays_empty(value))
-}
-
-fn stays_empty<T: CollectionType>(_: &T) -> bool {
-    T::STAYS_EMPTY
+    each_collection!(collection, value => value.vanishes())
 }

@@ -5,10 +5,10 @@
 
 use std::marker::PhantomData;
 
-use tierce_collections::CollectionKind;
 use tierce_collections::stream::StreamId;
+use tierce_collections::{CollectionKind, Element, IntText};
 
-use crate::codec::{Malformed, Reader};
+use crate::codec::{Malformed, Reader, Writer};
 
 /// Bits of an edit's code that say what it does.
 const EDIT_BITS: u32 = 4;
@@ -21,14 +21,20 @@ pub(crate) const fn code(kind: CollectionKind, edit: u8) -> u8 {
 
 /// The type whose edit has this code.
 pub(crate) fn kind_of(code: u8) -> Option<CollectionKind> {
-    Some(match code >> EDIT_BITS {
-        1 => CollectionKind::List,
-        2 => CollectionKind::Set,
-        3 => CollectionKind::SortedSet,
-        4 => CollectionKind::Hash,
-        5 => CollectionKind::Stream,
-        _ => return None,
-    })
+    CollectionKind::from_number(code >> EDIT_BITS)
+}
+
+/// Reads the code of an edit, and its type.
+pub(super) fn read_code(edit: &mut Reader<'_>) -> Result<(u8, CollectionKind), Malformed> {
+    let code = edit.byte()?;
+    let kind = kind_of(code).ok_or(edit.malformed("an edit of an unknown type"))?;
+    Ok((code, kind))
+}
+
+/// Appends an element as bytes with their length.
+#[inline]
+pub(super) fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
+    edits.bytes(element.bytes(&mut IntText::new()));
 }
 
 impl<'a, T: Field<'a>> ExactSizeIterator for Fields<'a, T> {}

@@ -10,12 +10,13 @@
 use tierce_collections::hash::{FieldRef, Former};
 use tierce_collections::{CollectionKind, Element, Hash, IntText, SnapshotProgress};
 
-use super::edits::{Field, Fields, code};
+use super::Editor;
+use super::edits::{Field, Fields, code, write_element};
 use super::limits::LimitCells;
 use super::part::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, sealed_type};
 use crate::codec::{Malformed, Reader, Writer};
+use crate::planted::Fault;
 
 const FIELDS: u8 = code(CollectionKind::Hash, 1);
 const TIMED_FIELDS: u8 = code(CollectionKind::Hash, 2);
@@ -63,12 +64,6 @@ impl<'a> HashEdit<'a> {
             _ => return Err(edit.malformed("an edit that hashes do not have")),
         })
     }
-}
-
-impl CollectionType for Hash {
-    const KIND: CollectionKind = CollectionKind::Hash;
-
-    collection_type!(Hash);
 }
 
 impl Editor<'_, Hash> {
@@ -163,12 +158,9 @@ fn write_deadline(edits: &mut Writer<'_>, deadline_ms: Option<i64>) {
     edits.fixed(deadline_ms.map_or(NO_DEADLINE, |deadline_ms| deadline_ms as u64));
 }
 
-fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
-    edits.bytes(element.bytes(&mut IntText::new()));
-}
-
 impl Sealed for Hash {
-    sealed_type!(Hash);
+    const FAULT_OF_UNDO: Fault = Fault::UndoOfHashes;
+
     fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
         Hash::snapshot_slice(self, bytes_max, |field| {
             edits.measure(|edits| write_field_ref(edits, field))
@@ -208,13 +200,8 @@ impl Sealed for Hash {
         }
     }
 
-    fn apply(
-        &mut self,
-        code: u8,
-        edit: &mut Reader<'_>,
-        limits: &LimitCells,
-    ) -> Result<(), Malformed> {
-        match HashEdit::read(code, edit)? {
+    fn apply(&mut self, edit: HashEdit<'_>, limits: &LimitCells) {
+        match edit {
             HashEdit::Fields(fields) => {
                 fields.for_each(|(name, value)| _ = self.put(name, value, None, limits.hash()));
             }
@@ -224,7 +211,6 @@ impl Sealed for Hash {
             HashEdit::Deadline(name, deadline) => _ = self.set_deadline(name, deadline.0),
             HashEdit::Remove(name) => _ = self.remove(name),
         }
-        Ok(())
     }
 
     fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
@@ -238,5 +224,11 @@ impl Sealed for Hash {
         let (name, value) = Field::read(edit)?;
         let deadline_ms = if code == TIMED_FIELDS { FieldDeadline::read(edit)?.0 } else { None };
         Ok(CollectionPart::Field { name, value, deadline_ms })
+    }
+
+    fn check(&self) {
+        assert_eq!(self.iter().count(), self.len());
+        // At the beginning of time no field has expired.
+        assert!(self.iter().all(|field| self.get(&field.name.to_vec(), i64::MIN).is_some()));
     }
 }

@@ -34,7 +34,7 @@ impl Default for Limits {
 }
 
 /// The limits as every thread reads them; relaxed, for each bounds edits to come and orders nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LimitCells {
     list: [AtomicUsize; 2],
     set: [AtomicUsize; 3],
@@ -45,13 +45,7 @@ pub struct LimitCells {
 
 impl LimitCells {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let cells = Self {
-            list: Default::default(),
-            set: Default::default(),
-            sorted_set: Default::default(),
-            hash: Default::default(),
-            stream: Default::default(),
-        };
+        let cells = Self::default();
         cells.set_all(limits);
         cells
     }

@@ -24,13 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits, SnapshotProgress};
 
+use super::Editor;
 use super::edits::{Field, Fields, code};
 use super::limits::LimitCells;
 use super::part::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, sealed_type};
 use crate::codec::{Malformed, Reader, Writer};
 use crate::db_index::DbIndex;
+use crate::planted::Fault;
 
 const KIND: CollectionKind = CollectionKind::List;
 
@@ -162,12 +163,6 @@ impl<'a> ListEdit<'a> {
             _ => false,
         }
     }
-}
-
-impl CollectionType for List {
-    const KIND: CollectionKind = KIND;
-
-    collection_type!(List);
 }
 
 /// Changing a list.
@@ -324,7 +319,8 @@ impl Editor<'_, List> {
 static PASSES: AtomicU64 = AtomicU64::new(1);
 
 impl Sealed for List {
-    sealed_type!(List);
+    const FAULT_OF_UNDO: Fault = Fault::UndoOfLists;
+
     fn noted_prefix(&self) -> Option<(u64, usize)> {
         List::noted_prefix(self)
     }
@@ -388,14 +384,8 @@ impl Sealed for List {
         if next < self.len() { next as u64 } else { 0 }
     }
 
-    fn apply(
-        &mut self,
-        code: u8,
-        edit: &mut Reader<'_>,
-        limits: &LimitCells,
-    ) -> Result<(), Malformed> {
-        apply(self, &ListEdit::read(code, edit)?, limits.list());
-        Ok(())
+    fn apply(&mut self, edit: ListEdit<'_>, limits: &LimitCells) {
+        apply(self, &edit, limits.list());
     }
 
     fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
@@ -408,6 +398,14 @@ impl Sealed for List {
 
     fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
         edit.bytes().map(CollectionPart::Element)
+    }
+
+    fn check(&self) {
+        assert_eq!(self.iter().count(), self.len());
+        for (index, element) in self.iter().enumerate() {
+            assert_eq!(self.get(index).map(|found| found.to_vec()), Some(element.to_vec()));
+        }
+        assert_eq!(self.rev_iter_from(self.len()).count(), self.len());
     }
 }
 

@@ -2,12 +2,13 @@
 //! edited under a lock is in `access/collections.rs`.
 //!
 //! * `editor`: a collection while it is edited, which records what is changed.
-//! * `edits`, `edit`: edits as bytes, and decoded. A whole value is a sequence of edits, too: those that make it out
+//! * `edits`: edits as bytes. A whole value is a sequence of edits, too: those that make it out
 //!   of nothing. So the log, its checkpoints, snapshots and loading have one format.
 //! * `convert`: collections as edits, and back. `parts`, `part`: copies for snapshots. `borrow`: for reading.
 //! * `limits`: up to which size collections are compact.
 //! * `incremental_snapshot`: a large collection as it was at one moment, in slices.
-//! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back.
+//! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back. `types` registers all of
+//!   them, and decodes edits of any type.
 //!
 //! **Invariants:**
 //! - Every change of a collection goes through an [`Editor`], which records it. Replaying what was
@@ -22,7 +23,6 @@
 
 pub(crate) mod borrow;
 pub(crate) mod convert;
-mod edit;
 pub(crate) mod editor;
 pub(crate) mod edits;
 pub(crate) mod hash;
@@ -34,14 +34,15 @@ mod parts;
 mod set;
 mod sorted_set;
 mod stream;
+mod types;
 
 use std::ptr::NonNull;
 
 use tierce_collections::{Collection, CollectionKind, Form, SnapshotProgress, Snapshotted};
 
 use crate::codec::{Malformed, Reader, Writer};
+use crate::planted::Fault;
 pub use borrow::BorrowGuard;
-pub use edit::{Edit, Edits};
 pub use editor::Editor;
 pub use edits::Fields;
 pub use hash::{FieldDeadline, HashEdit, TimedField};
@@ -53,22 +54,27 @@ pub use parts::{CollectionParts, SavedCollection};
 pub use set::SetEdit;
 pub use sorted_set::SortedSetEdit;
 pub use stream::{Delivery, StreamEdit, StreamFields, StreamIds};
+pub use types::{Edit, Edits};
+pub(crate) use types::{each_collection, with_type};
 
 /// A type of collections, as the keyspace sees it.
 ///
 /// It is not implemented outside.
-pub trait CollectionType: Sized + sealed::Sealed {
+pub trait CollectionType: sealed::Sealed {
     /// Which one.
     const KIND: CollectionKind;
-
-    /// Whether a key keeps a collection without elements.
-    const STAYS_EMPTY: bool = false;
 
     /// One without elements.
     fn new() -> Self;
 
     /// Whether there is no element.
     fn is_empty(&self) -> bool;
+
+    /// Whether a key would not keep it.
+    #[inline]
+    fn vanishes(&self) -> bool {
+        self.is_empty() && !Self::STAYS_EMPTY
+    }
 
     /// As a collection of any type.
     fn into_collection(self) -> Collection;
@@ -80,12 +86,18 @@ pub trait CollectionType: Sized + sealed::Sealed {
 /// What only the keyspace needs of a type.
 pub(crate) mod sealed {
     use super::{
-        CollectionPart, Form, LimitCells, Malformed, NonNull, Reader, SnapshotProgress,
+        CollectionPart, Fault, Form, LimitCells, Malformed, NonNull, Reader, SnapshotProgress,
         Snapshotted, Writer,
     };
 
-    /// What has a default is for types that are not saved in slices.
-    pub trait Sealed: Sized + Snapshotted {
+    /// What follows from the registration of a type.
+    pub trait Registered: Sized {
+        /// An edit, decoded.
+        type Decoded<'a>;
+
+        /// Reads an edit whose code has been read.
+        fn read<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Self::Decoded<'a>, Malformed>;
+
         /// See [`Collection::from_raw`](super::Collection::from_raw).
         ///
         /// # Safety
@@ -98,6 +110,15 @@ pub(crate) mod sealed {
 
         /// See [`Collection::allocated_bytes`](super::Collection::allocated_bytes).
         fn allocated_bytes(&self) -> usize;
+    }
+
+    /// What the file of a type says. What has a default is for types that are not saved in slices.
+    pub trait Sealed: Registered + Snapshotted {
+        /// The fault that leaves edits of the type when they are to be taken back.
+        const FAULT_OF_UNDO: Fault;
+
+        /// Whether a key keeps a collection without elements.
+        const STAYS_EMPTY: bool = false;
 
         /// When the next deadline of one of its fields comes, if it is a hash with such.
         #[inline]
@@ -143,109 +164,16 @@ pub(crate) mod sealed {
             SnapshotProgress::Complete
         }
 
-        /// Applies an edit, whose code has been read.
-        fn apply(
-            &mut self,
-            code: u8,
-            edit: &mut Reader<'_>,
-            limits: &LimitCells,
-        ) -> Result<(), Malformed>;
+        /// Applies an edit.
+        fn apply(&mut self, edit: Self::Decoded<'_>, limits: &LimitCells);
 
         /// How many parts an edit of [`Sealed::encode`] adds, whose code has been read.
         fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed>;
 
         /// Reads the next of these parts.
         fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed>;
+
+        /// Panics if iteration and lookups do not tell the same; see [`crate::fuzzing`].
+        fn check(&self);
     }
 }
-
-/// Runs `$body` with `$type` for the type that is `$kind`.
-macro_rules! with_type {
-    ($kind:expr, $type:ident => $body:expr) => {
-        match $kind {
-            tierce_collections::CollectionKind::List => {
-                type $type = tierce_collections::List;
-                $body
-            }
-            tierce_collections::CollectionKind::Set => {
-                type $type = tierce_collections::Set;
-                $body
-            }
-            tierce_collections::CollectionKind::SortedSet => {
-                type $type = tierce_collections::SortedSet;
-                $body
-            }
-            tierce_collections::CollectionKind::Hash => {
-                type $type = tierce_collections::Hash;
-                $body
-            }
-            tierce_collections::CollectionKind::Stream => {
-                type $type = tierce_collections::Stream;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use with_type;
-
-/// Runs `$body` with the value of whatever type a collection has.
-macro_rules! each_collection {
-    ($collection:expr, $value:ident => $body:expr) => {
-        match $collection {
-            tierce_collections::Collection::List($value) => $body,
-            tierce_collections::Collection::Set($value) => $body,
-            tierce_collections::Collection::SortedSet($value) => $body,
-            tierce_collections::Collection::Hash($value) => $body,
-            tierce_collections::Collection::Stream($value) => $body,
-        }
-    };
-}
-pub(crate) use each_collection;
-
-/// What is the same for all types, said once.
-macro_rules! collection_type {
-    ($type:ident) => {
-        fn new() -> Self {
-            $type::new()
-        }
-
-        #[inline]
-        fn is_empty(&self) -> bool {
-            self.len() == 0
-        }
-
-        fn into_collection(self) -> tierce_collections::Collection {
-            tierce_collections::Collection::$type(self)
-        }
-
-        fn of(collection: &tierce_collections::Collection) -> Option<&Self> {
-            match collection {
-                tierce_collections::Collection::$type(value) => Some(value),
-                _ => None,
-            }
-        }
-    };
-}
-pub(crate) use collection_type;
-
-/// The same for [`sealed::Sealed`].
-macro_rules! sealed_type {
-    ($type:ident) => {
-        #[inline]
-        unsafe fn from_raw(form: tierce_collections::Form, pointer: std::ptr::NonNull<u8>) -> Self {
-            // SAFETY: by the caller's promise.
-            unsafe { $type::from_raw(form, pointer) }
-        }
-
-        #[inline]
-        fn into_raw(self) -> (tierce_collections::Form, std::ptr::NonNull<u8>) {
-            $type::into_raw(self)
-        }
-
-        #[inline]
-        fn allocated_bytes(&self) -> usize {
-            $type::allocated_bytes(self)
-        }
-    };
-}
-pub(crate) use sealed_type;

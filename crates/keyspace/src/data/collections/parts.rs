@@ -2,7 +2,7 @@
 
 use tierce_collections::CollectionKind;
 
-use super::edits::kind_of;
+use super::edits::{kind_of, read_code};
 use super::part::CollectionPart;
 use super::sealed::Sealed;
 use super::with_type;
@@ -54,8 +54,8 @@ pub struct CollectionParts<'a> {
 impl<'a> CollectionParts<'a> {
     /// Reads the beginning of the next edit.
     fn turn_to_edit(&mut self) -> Result<(), Malformed> {
-        self.code = self.edits.byte()?;
-        let kind = kind_of(self.code).ok_or(self.edits.malformed("an edit of an unknown type"))?;
+        let (code, kind) = read_code(&mut self.edits)?;
+        self.code = code;
         self.left = with_type!(kind, T => T::part_count(self.code, &mut self.edits))?;
         Ok(())
     }

@@ -5,14 +5,15 @@
 //! | 1 | members | varint count, and as many of them: they are in the set |
 //! | 2 | remove | a member: it is not in the set |
 
-use tierce_collections::{CollectionKind, Element, IntText, Set, SnapshotProgress};
+use tierce_collections::{CollectionKind, Element, Set, SnapshotProgress};
 
-use super::edits::{Fields, code};
+use super::Editor;
+use super::edits::{Fields, code, write_element};
 use super::limits::LimitCells;
 use super::part::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, sealed_type};
 use crate::codec::{Malformed, Reader, Writer};
+use crate::planted::Fault;
 
 const MEMBERS: u8 = code(CollectionKind::Set, 1);
 const REMOVE: u8 = code(CollectionKind::Set, 2);
@@ -37,12 +38,6 @@ impl<'a> SetEdit<'a> {
     }
 }
 
-impl CollectionType for Set {
-    const KIND: CollectionKind = CollectionKind::Set;
-
-    collection_type!(Set);
-}
-
 impl Editor<'_, Set> {
     /// Prepares for this many members to be added; see [`Set::expect`].
     pub fn expect(&mut self, first: &[u8], count: usize) {
@@ -53,7 +48,7 @@ impl Editor<'_, Set> {
     pub fn add(&mut self, member: &[u8]) -> bool {
         let is_new = self.value.add(member, self.limits.set());
         if is_new {
-            self.record(|edits| write_member(edits, member));
+            self.record(|edits| write_member(edits, Element::Bytes(member)));
             self.undo_by(|edits| write_removal(edits, member));
         }
         is_new
@@ -64,16 +59,17 @@ impl Editor<'_, Set> {
         let is_gone = self.value.remove(member);
         if is_gone {
             self.record(|edits| write_removal(edits, member));
-            self.undo_by(|edits| write_member(edits, member));
+            self.undo_by(|edits| write_member(edits, Element::Bytes(member)));
         }
         is_gone
     }
 }
 
-fn write_member(edits: &mut Writer<'_>, member: &[u8]) {
+#[inline]
+fn write_member(edits: &mut Writer<'_>, member: Element<'_>) {
     edits.begin(MEMBERS);
     edits.count(1);
-    edits.bytes(member);
+    write_element(edits, member);
 }
 
 fn write_removal(edits: &mut Writer<'_>, member: &[u8]) {
@@ -81,19 +77,12 @@ fn write_removal(edits: &mut Writer<'_>, member: &[u8]) {
     edits.bytes(member);
 }
 
-fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
-    edits.bytes(element.bytes(&mut IntText::new()));
-}
-
 impl Sealed for Set {
-    sealed_type!(Set);
+    const FAULT_OF_UNDO: Fault = Fault::UndoOfSets;
+
     fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
         Set::snapshot_slice(self, bytes_max, |element| {
-            edits.measure(|edits| {
-                edits.begin(MEMBERS);
-                edits.count(1);
-                write_element(edits, element);
-            })
+            edits.measure(|edits| write_member(edits, element))
         })
     }
 
@@ -106,30 +95,20 @@ impl Sealed for Set {
     fn encode_part(&self, mut cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let end = edits.len() + bytes_max;
         loop {
-            cursor = self.scan(cursor, |element| {
-                edits.begin(MEMBERS);
-                edits.count(1);
-                write_element(edits, element);
-            });
+            cursor = self.scan(cursor, |element| write_member(edits, element));
             if cursor == 0 || edits.len() >= end {
                 return cursor;
             }
         }
     }
 
-    fn apply(
-        &mut self,
-        code: u8,
-        edit: &mut Reader<'_>,
-        limits: &LimitCells,
-    ) -> Result<(), Malformed> {
-        match SetEdit::read(code, edit)? {
+    fn apply(&mut self, edit: SetEdit<'_>, limits: &LimitCells) {
+        match edit {
             SetEdit::Members(members) => {
                 members.for_each(|member| _ = self.add(member, limits.set()));
             }
             SetEdit::Remove(member) => _ = self.remove(member),
         }
-        Ok(())
     }
 
     fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
@@ -141,5 +120,10 @@ impl Sealed for Set {
 
     fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
         edit.bytes().map(CollectionPart::Member)
+    }
+
+    fn check(&self) {
+        assert_eq!(self.iter().count(), self.len());
+        assert!(self.iter().all(|member| self.contains(&member.to_vec()[..])));
     }
 }

@@ -12,12 +12,13 @@ use std::ops::Range;
 
 use tierce_collections::{CollectionKind, Element, IntText, SnapshotProgress, SortedSet};
 
-use super::edits::{Field, Fields, code};
+use super::Editor;
+use super::edits::{Field, Fields, code, write_element};
 use super::limits::LimitCells;
 use super::part::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, sealed_type};
 use crate::codec::{Malformed, Reader, Writer};
+use crate::planted::Fault;
 
 const MAKE: u8 = code(CollectionKind::SortedSet, 0);
 const SET: u8 = code(CollectionKind::SortedSet, 1);
@@ -44,21 +45,12 @@ impl<'a> SortedSetEdit<'a> {
     }
 }
 
-impl CollectionType for SortedSet {
-    const KIND: CollectionKind = CollectionKind::SortedSet;
-
-    collection_type!(SortedSet);
-}
-
 impl Sealed for SortedSet {
-    sealed_type!(SortedSet);
+    const FAULT_OF_UNDO: Fault = Fault::UndoOfSortedSets;
+
     fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
         SortedSet::snapshot_slice(self, bytes_max, |member, score| {
-            edits.measure(|edits| {
-                edits.begin(MAKE);
-                edits.count(1);
-                write_scored(edits, Element::Bytes(member), score);
-            })
+            edits.measure(|edits| write_score(edits, Element::Bytes(member), score))
         })
     }
 
@@ -68,15 +60,11 @@ impl Sealed for SortedSet {
         self.iter().for_each(|(member, score)| write_scored(edits, member, score));
     }
 
-    fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
-        let start = edits.len();
-        let mut cursor = cursor;
+    fn encode_part(&self, mut cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let end = edits.len() + bytes_max;
         loop {
-            cursor = self.scan(cursor, |member, score| {
-                edits.begin(SET);
-                write_scored(edits, member, score);
-            });
-            if cursor == 0 || edits.len() - start >= bytes_max {
+            cursor = self.scan(cursor, |member, score| write_score(edits, member, score));
+            if cursor == 0 || edits.len() >= end {
                 return cursor;
             }
         }
@@ -86,8 +74,7 @@ impl Sealed for SortedSet {
     fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let (end, mut rank) = (edits.len() + bytes_max, cursor as usize);
         for (member, score) in self.range(rank..self.len()) {
-            edits.begin(SET);
-            write_scored(edits, member, score);
+            write_score(edits, member, score);
             rank += 1;
             if edits.len() >= end {
                 break;
@@ -96,25 +83,20 @@ impl Sealed for SortedSet {
         if rank < self.len() { rank as u64 } else { 0 }
     }
 
-    fn apply(
-        &mut self,
-        code: u8,
-        edit: &mut Reader<'_>,
-        limits: &LimitCells,
-    ) -> Result<(), Malformed> {
-        match SortedSetEdit::read(code, edit)? {
+    fn apply(&mut self, edit: SortedSetEdit<'_>, limits: &LimitCells) {
+        match edit {
             SortedSetEdit::Scores(members) => {
                 let limits = limits.sorted_set();
                 members.for_each(|(score, member)| _ = self.load(member, score, &limits));
             }
             SortedSetEdit::Remove(member) => _ = self.remove(member),
         }
-        Ok(())
     }
 
     fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
         match code {
             MAKE => edit.varint(),
+            SET => Ok(1),
             _ => Err(edit.malformed("an edit that makes no sorted set")),
         }
     }
@@ -123,11 +105,19 @@ impl Sealed for SortedSet {
         let (score, member) = Field::read(edit)?;
         Ok(CollectionPart::Scored { member, score })
     }
+
+    fn check(&self) {
+        assert_eq!(self.iter().count(), self.len());
+        for (rank, (member, score)) in self.iter().enumerate() {
+            let found = self.rank(&member.to_vec()).map(|(rank, score)| (rank, score.to_bits()));
+            assert_eq!(found, Some((rank, score.to_bits())));
+        }
+    }
 }
 
 fn write_scored(edits: &mut Writer<'_>, member: Element<'_>, score: f64) {
     edits.fixed(score.to_bits());
-    edits.bytes(member.bytes(&mut IntText::new()));
+    write_element(edits, member);
 }
 
 impl Editor<'_, SortedSet> {

@@ -8,12 +8,13 @@ use tierce_collections::stream::{
 };
 use tierce_collections::{CollectionKind, IntText, Stream};
 
+use super::Editor;
 use super::edits::{Field, Fields, code};
 use super::limits::LimitCells;
 use super::part::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, sealed_type};
 use crate::codec::{Malformed, Reader, Writer};
+use crate::planted::Fault;
 
 /// What edits do. The layout of each is in `docs/formats/log-operations.md`.
 mod edit {
@@ -35,14 +36,6 @@ mod edit {
 
 const fn code_of(edit: u8) -> u8 {
     code(CollectionKind::Stream, edit)
-}
-
-impl CollectionType for Stream {
-    const KIND: CollectionKind = CollectionKind::Stream;
-
-    const STAYS_EMPTY: bool = true;
-
-    collection_type!(Stream);
 }
 
 impl Editor<'_, Stream> {
@@ -463,7 +456,8 @@ fn end_of_part(stream: &Stream, from_ms: u64, bytes_max: usize) -> Option<u64> {
 }
 
 impl Sealed for Stream {
-    sealed_type!(Stream);
+    const FAULT_OF_UNDO: Fault = Fault::UndoOfStreams;
+    const STAYS_EMPTY: bool = true;
 
     fn encode(&self, edits: &mut Writer<'_>) {
         put_heads(edits, self);
@@ -481,13 +475,8 @@ impl Sealed for Stream {
         end.unwrap_or(0)
     }
 
-    fn apply(
-        &mut self,
-        code: u8,
-        edit: &mut Reader<'_>,
-        limits: &LimitCells,
-    ) -> Result<(), Malformed> {
-        match StreamEdit::read(code, edit)? {
+    fn apply(&mut self, edit: StreamEdit<'_>, limits: &LimitCells) {
+        match edit {
             StreamEdit::State(state) => self.set_state(state),
             StreamEdit::Add { entries_added, id, fields } => {
                 insert(self, id, fields, limits);
@@ -532,7 +521,6 @@ impl Sealed for Stream {
                 }
             }
         }
-        Ok(())
     }
 
     fn part_count(_code: u8, _edit: &mut Reader<'_>) -> Result<u64, Malformed> {
@@ -541,6 +529,15 @@ impl Sealed for Stream {
 
     fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
         StreamEdit::read(code, edit).map(CollectionPart::Stream)
+    }
+
+    fn check(&self) {
+        let (first, last) = (StreamId::MIN, StreamId::MAX);
+        let ascending: Vec<_> = self.ascending(first, last).map(|entry| entry.id).collect();
+        let mut descending: Vec<_> = self.descending(first, last).map(|entry| entry.id).collect();
+        descending.reverse();
+        assert_eq!((ascending.len(), &ascending), (self.len(), &descending));
+        assert!(ascending.iter().all(|id| self.get(*id).is_some()));
     }
 }
 
