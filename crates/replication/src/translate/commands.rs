@@ -24,52 +24,26 @@ pub(super) enum Arg<'a> {
     Id(StreamId),
 }
 
-impl<'a> From<&'a [u8]> for Arg<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Self::Bytes(bytes)
-    }
+/// Defines what becomes an argument.
+macro_rules! become_arguments {
+    ($($value:ident: $type:ty => $arg:expr,)*) => {
+        $(impl<'a> From<$type> for Arg<'a> {
+            fn from($value: $type) -> Self {
+                $arg
+            }
+        })*
+    };
 }
 
-impl<'a> From<&'a str> for Arg<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Bytes(text.as_bytes())
-    }
-}
-
-impl From<i64> for Arg<'_> {
-    fn from(number: i64) -> Self {
-        Self::Signed(number)
-    }
-}
-
-impl From<u64> for Arg<'_> {
-    fn from(number: u64) -> Self {
-        Self::Unsigned(number)
-    }
-}
-
-impl From<u32> for Arg<'_> {
-    fn from(number: u32) -> Self {
-        Self::Unsigned(number.into())
-    }
-}
-
-impl From<usize> for Arg<'_> {
-    fn from(number: usize) -> Self {
-        Self::Unsigned(number as u64)
-    }
-}
-
-impl From<f64> for Arg<'_> {
-    fn from(score: f64) -> Self {
-        Self::Score(score)
-    }
-}
-
-impl From<StreamId> for Arg<'_> {
-    fn from(id: StreamId) -> Self {
-        Self::Id(id)
-    }
+become_arguments! {
+    bytes: &'a [u8] => Self::Bytes(bytes),
+    text: &'a str => Self::Bytes(text.as_bytes()),
+    number: i64 => Self::Signed(number),
+    number: u64 => Self::Unsigned(number),
+    number: u32 => Self::Unsigned(number.into()),
+    number: usize => Self::Unsigned(number as u64),
+    score: f64 => Self::Score(score),
+    id: StreamId => Self::Id(id),
 }
 
 impl Arg<'_> {

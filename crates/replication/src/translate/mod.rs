@@ -4,10 +4,9 @@
 //! an expiry becomes a `DEL` when the primary removes the key, and everything that depends on chance or a clock is
 //! decided. A replica that executes them in order has the same data.
 //!
-//! * `commands`: commands as RESP.
+//! * `dialect`: which commands there may be. `commands`: commands as RESP.
 //! * `operation`: the operations of one record or batch.
-//! * `collections`: edits of lists, sets, sorted sets and hashes.
-//! * `stream`: edits of streams.
+//! * a file for each type of collections: its edits.
 //!
 //! **Atomicity.** If a record makes several commands, they are between `MULTI` and `EXEC`. So are those of a batch,
 //! which are complete when its last piece arrives; until then the batch is kept here. A command that an old reader may
@@ -21,14 +20,19 @@
 //! seen is the replica's own. What only newer servers support depends on the [`Dialect`]. memcached's flags and marks
 //! are said by calls that only Tierce understands ([`crate::note`]).
 
-mod collections;
 mod commands;
+mod dialect;
+mod hash;
+mod list;
 mod operation;
+mod set;
+mod sorted_set;
 mod stream;
 
 use tierce_keyspace::log::{Malformed, Reader, Unfinished, plain_put};
 
 use self::commands::Commands;
+pub use self::dialect::Dialect;
 use self::operation::Translation;
 
 /// What the translator has to know of those who read its commands.
@@ -37,35 +41,6 @@ use self::operation::Translation;
 pub struct Options {
     /// What they understand.
     pub dialect: Dialect,
-}
-
-/// The commands that all readers understand: those of the oldest server among them. What another cannot know is left
-/// out. One that a reader does not know, because it is older than was said, fails there with an error that it logs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-#[non_exhaustive]
-pub enum Dialect {
-    /// Without functions, and without what streams count: entries that were added, and that a group has read.
-    Redis6_2,
-    /// Without deadlines of hash fields: a field goes when its deadline comes here, and shows none before.
-    Redis7_0,
-    /// Without scripts by name, and without memcached's flags and marks.
-    Redis7_4,
-    /// Everything. It is the default, so that a reader may be older all the same.
-    #[default]
-    Tierce,
-}
-
-impl Dialect {
-    /// From its name in the configuration.
-    #[must_use]
-    pub fn named(name: &str) -> Self {
-        match name {
-            "redis-6.2" => Self::Redis6_2,
-            "redis-7.0" => Self::Redis7_0,
-            "redis-7.4" => Self::Redis7_4,
-            _ => Self::Tierce,
-        }
-    }
 }
 
 /// Turns records into commands.

@@ -4,10 +4,9 @@ use tierce_keyspace::log::{Edit, Edits, Effect, Malformed, Op, Spilled, Stored};
 use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{CodeKind, ItemNote, Marks};
 
-use super::Dialect;
-use super::collections;
 use super::commands::{Arg, Commands, push, push_newer};
 use super::stream::StreamCommands;
+use super::{Dialect, hash, list, set, sorted_set};
 use crate::note;
 
 /// What has been translated of a record, and what is to be said behind the next operations.
@@ -191,10 +190,10 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         let mut is_new = is_whole;
         for edit in Edits::new(edits) {
             match edit? {
-                Edit::List(edit) => collections::list(key, &edit, is_new, self.commands)?,
-                Edit::Set(edit) => collections::set(key, &edit, self.commands),
-                Edit::SortedSet(edit) => collections::sorted_set(key, &edit, self.commands),
-                Edit::Hash(edit) => collections::hash(key, &edit, self.dialect, self.commands),
+                Edit::List(edit) => list::edit(key, &edit, is_new, self.commands)?,
+                Edit::Set(edit) => set::edit(key, &edit, self.commands),
+                Edit::SortedSet(edit) => sorted_set::edit(key, &edit, self.commands),
+                Edit::Hash(edit) => hash::edit(key, &edit, self.dialect, self.commands),
                 Edit::Stream(_) => return Err(OTHER_TYPE),
             }
             is_new = false;
