@@ -2,6 +2,9 @@
 
 use std::ops::BitOr;
 
+use tierce_collections::CollectionKind;
+use tierce_keyspace::ValueType;
+
 /// A set of properties of a command, as `COMMAND INFO` reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(u32);
@@ -132,104 +135,68 @@ impl BitOr for Flags {
     }
 }
 
-/// The chapter a command belongs to, in documentation and access categories.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Group {
-    /// Keys of any type.
-    Generic,
-    /// Strings and counters.
-    String,
-    /// Lists.
-    List,
-    /// Sets.
-    Set,
-    /// Sorted sets.
-    SortedSet,
-    /// Hashes.
-    Hash,
-    /// Streams.
-    Stream,
-    /// Bits of strings.
-    Bitmap,
-    /// Counters of different elements, which are strings.
-    HyperLogLog,
-    /// Places on earth, which are kept in sorted sets.
-    Geo,
-    /// Channels and messages.
-    PubSub,
-    /// The connection itself.
-    Connection,
-    /// Several commands as one.
-    Transactions,
-    /// Scripts and functions.
-    Scripting,
-    /// The cluster that a server may be a part of.
-    Cluster,
-    /// The server as a whole.
-    Server,
+/// Defines [`Group`]. A row has the group, a sentence, its title in `docs/commands.md`, the name that `COMMAND DOCS`
+/// reports, and the access category. Commands of the server and of clusters have no category of their own, and that of
+/// pub/sub follows from a flag.
+macro_rules! groups {
+    ($($group:ident: $doc:literal, $title:literal, $name:literal, $category:expr;)*) => {
+        /// The chapter a command belongs to, in documentation and access categories.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Group { $(#[doc = $doc] $group,)* }
+
+        impl Group {
+            /// All groups in the order of the documentation.
+            pub const ALL: [Self; 16] = [$(Self::$group,)*];
+
+            /// The title of the chapter.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$group => $title,)* }
+            }
+
+            /// The name that `COMMAND DOCS` reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$group => $name,)* }
+            }
+
+            /// The access category, if it has one of its own.
+            pub const fn category(self) -> Option<&'static str> {
+                match self { $(Self::$group => $category,)* }
+            }
+        }
+    };
+}
+
+groups! {
+    Generic: "Keys of any type.", "Keys", "generic", Some("keyspace");
+    String: "Strings and counters.", "Strings", "string", Some("string");
+    List: "Lists.", "Lists", "list", Some("list");
+    Set: "Sets.", "Sets", "set", Some("set");
+    SortedSet: "Sorted sets.", "Sorted sets", "sorted-set", Some("sortedset");
+    Hash: "Hashes.", "Hashes", "hash", Some("hash");
+    Stream: "Streams.", "Streams", "stream", Some("stream");
+    Bitmap: "Bits of strings.", "Bitmaps", "bitmap", Some("bitmap");
+    HyperLogLog: "Counters of different elements, which are strings.",
+        "HyperLogLogs", "hyperloglog", Some("hyperloglog");
+    Geo: "Places on earth, which are kept in sorted sets.", "Places", "geo", Some("geo");
+    PubSub: "Channels and messages.", "Pub/sub", "pubsub", None;
+    Connection: "The connection itself.", "Connection", "connection", Some("connection");
+    Transactions: "Several commands as one.", "Transactions", "transactions", Some("transaction");
+    Scripting: "Scripts and functions.", "Scripts and functions", "scripting", Some("scripting");
+    Cluster: "The cluster that a server may be a part of.", "Cluster", "cluster", None;
+    Server: "The server as a whole.", "Server", "server", None;
 }
 
 impl Group {
-    /// All groups in the order of the documentation.
-    pub const ALL: [Self; 16] = [
-        Self::Generic,
-        Self::String,
-        Self::List,
-        Self::Set,
-        Self::SortedSet,
-        Self::Hash,
-        Self::Stream,
-        Self::Bitmap,
-        Self::HyperLogLog,
-        Self::Geo,
-        Self::PubSub,
-        Self::Connection,
-        Self::Transactions,
-        Self::Scripting,
-        Self::Cluster,
-        Self::Server,
-    ];
-
-    /// The name that `COMMAND DOCS` reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Generic => "generic",
-            Self::String => "string",
-            Self::List => "list",
-            Self::Set => "set",
-            Self::SortedSet => "sorted-set",
-            Self::Hash => "hash",
-            Self::Stream => "stream",
-            Self::Bitmap => "bitmap",
-            Self::HyperLogLog => "hyperloglog",
-            Self::Geo => "geo",
-            Self::PubSub => "pubsub",
-            Self::Connection => "connection",
-            Self::Transactions => "transactions",
-            Self::Scripting => "scripting",
-            Self::Cluster => "cluster",
-            Self::Server => "server",
-        }
-    }
-
-    /// The access category of the group; commands of the server and of clusters have none of their own, and that
-    /// of pub/sub follows from a flag.
-    pub const fn category(self) -> Option<&'static str> {
-        match self {
-            Self::Generic => Some("keyspace"),
-            Self::String => Some("string"),
-            Self::List => Some("list"),
-            Self::Set => Some("set"),
-            Self::SortedSet => Some("sortedset"),
-            Self::Hash => Some("hash"),
-            Self::Stream => Some("stream"),
-            Self::Bitmap => Some("bitmap"),
-            Self::HyperLogLog => Some("hyperloglog"),
-            Self::Geo => Some("geo"),
-            Self::Connection => Some("connection"),
-            Self::Transactions => Some("transaction"),
-            Self::Scripting => Some("scripting"),
-            Self::PubSub | Self::Cluster | Self::Server => None,
+    /// True if commands of the group may combine a value of this type with others. As in Redis, they read no key behind
+    /// one that holds something else.
+    pub(crate) fn combines(self, of: ValueType) -> bool {
+        use CollectionKind::{Set, SortedSet};
+        match (self, of) {
+            (Self::Set, of) => of == ValueType::Collection(Set),
+            (Self::SortedSet, ValueType::Collection(kind)) => matches!(kind, Set | SortedSet),
+            (Self::SortedSet, ValueType::String) => false,
+            (Self::Bitmap, of) => of == ValueType::String,
+            _ => true,
         }
     }
 }

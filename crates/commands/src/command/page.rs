@@ -21,7 +21,7 @@ pub fn render(table: &Table) -> String {
     let is_empty =
         |group: &Group| table.commands().iter().all(|command| command.spec.group != *group);
     for group in Group::ALL.into_iter().filter(|group| !is_empty(group)) {
-        let _ = write!(page, "\n## {}\n\n", title(group));
+        let _ = write!(page, "\n## {}\n\n", group.title());
         page.push_str("| command | since | complexity | what it does |\n|---|---|---|---|\n");
         for command in table.commands().iter().filter(|command| command.spec.group == group) {
             if command.subcommands.is_empty() || command.spec.arity == -1 {
@@ -36,27 +36,6 @@ pub fn render(table: &Table) -> String {
             .for_each(|command| example(&mut page, command));
     }
     page
-}
-
-fn title(group: Group) -> &'static str {
-    match group {
-        Group::Generic => "Keys",
-        Group::String => "Strings",
-        Group::List => "Lists",
-        Group::Set => "Sets",
-        Group::SortedSet => "Sorted sets",
-        Group::Hash => "Hashes",
-        Group::Stream => "Streams",
-        Group::Bitmap => "Bitmaps",
-        Group::HyperLogLog => "HyperLogLogs",
-        Group::Geo => "Places",
-        Group::PubSub => "Pub/sub",
-        Group::Connection => "Connection",
-        Group::Transactions => "Transactions",
-        Group::Cluster => "Cluster",
-        Group::Scripting => "Scripts and functions",
-        Group::Server => "Server",
-    }
 }
 
 fn name(command: &Command) -> String {

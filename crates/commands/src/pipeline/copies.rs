@@ -14,15 +14,14 @@
 
 use std::array;
 
-use tierce_collections::CollectionKind;
 use tierce_keyspace::{
     Busy, CollectionType, CopyRoom, Entry, IntText, Key, MultiShardGuard, ShardLocks, Value,
-    ValueCopy, ValueType,
+    ValueCopy,
 };
 
 use super::weigh::Sizes;
 use super::{Context, Done, Guard, Mode};
-use crate::command::{Access, Group};
+use crate::command::Access;
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
 use crate::reply::Reply;
@@ -247,7 +246,7 @@ impl<'a, 'k> Context<'a, 'k> {
             }
             _ => {
                 let group = self.command.spec.group;
-                let values = self.guard.values(index, sources, now_ms, |of| is_operand(group, of));
+                let values = self.guard.values(index, sources, now_ms, |of| group.combines(of));
                 body(&values?, &mut self.reply)
             }
         }
@@ -363,19 +362,6 @@ impl<'a, 'k> Context<'a, 'k> {
 /// Locks shards.
 type Lock<'a, 'k> =
     &'a mut dyn for<'l> FnMut(&'l mut ShardLocks<'k>) -> Result<MultiShardGuard<'l, 'k>, Busy>;
-
-/// True if commands of a group may combine a value of this type with others. As in Redis, they read no key behind one
-/// that holds something else.
-fn is_operand(group: Group, of: ValueType) -> bool {
-    use CollectionKind::{Set, SortedSet};
-    match (group, of) {
-        (Group::Set, of) => of == ValueType::Collection(Set),
-        (Group::SortedSet, ValueType::Collection(kind)) => matches!(kind, Set | SortedSet),
-        (Group::SortedSet, ValueType::String) => false,
-        (Group::Bitmap, of) => of == ValueType::String,
-        _ => true,
-    }
-}
 
 fn values_of(copies: &[ValueCopy]) -> Vec<Option<Value<'_>>> {
     copies.iter().map(ValueCopy::value).collect()

@@ -248,7 +248,7 @@ fn elements_of(
             return Ok(Elements { all, is_final: false });
         }
         Collection::SortedSet(set) => set.iter().map(|(member, _)| member.to_vec()).collect(),
-        Collection::Hash(_) | Collection::Stream(_) => return Err(CommandError::WRONG_TYPE),
+        _ => return Err(CommandError::WRONG_TYPE),
     };
     Ok(Elements { all, is_final })
 }
