@@ -270,6 +270,11 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
+    /// The path below the crate's `src`.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     fn module(&self) -> &str {
         let name = self.path.split('/').next().unwrap_or_default();
         name.strip_suffix(".rs").unwrap_or(name)

@@ -1,0 +1,55 @@
+//! A data type is a few folders and files of its own, and a row in some tables: other files hardly name it. `Add a data
+//! type` in `CONTRIBUTING.md` lists all of them.
+//!
+//! Sorted sets stand for all types. Their own are the structure, the file of their edits, that of their translation for
+//! replicas, and their commands.
+
+use super::layers::{CRATES, Source, sources};
+
+/// What is sorted sets' own: a crate, and the beginning of a path in its sources.
+const OWN: [(&str, &str); 4] = [
+    ("collections", "sorted_set/"),
+    ("keyspace", "data/collections/sorted_set.rs"),
+    ("replication", "translate/sorted_set.rs"),
+    ("commands", "commands/sorted_sets/"),
+];
+
+/// The most other files that name the type. May only fall.
+const OTHERS_MAX: usize = 18;
+
+/// The files of a crate that name sorted sets and are not their own. Tests, and what only tests use, may name them.
+fn others<'s>(of: &str, sources: &'s [Source]) -> Vec<&'s str> {
+    let is_own = |path: &str| OWN.iter().any(|(own, begin)| *own == of && path.starts_with(begin));
+    let is_of_tests = |path: &str| {
+        path.split(['/', '.']).any(|word| ["tests", "testing", "simulation"].contains(&word))
+    };
+    let names = |source: &&Source| {
+        let (path, code) = (source.path(), source.code());
+        let mut words = code.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+        !is_own(path) && !is_of_tests(path) && words.any(|word| word == "SortedSet")
+    };
+    sources.iter().filter(names).map(Source::path).collect()
+}
+
+#[test]
+fn few_files_name_a_data_type() {
+    let mut all = Vec::new();
+    for (of, _) in CRATES {
+        all.extend(others(of, &sources(of)).iter().map(|path| format!("{of}/src/{path}")));
+    }
+    all.sort_unstable();
+    assert!(all.len() <= OTHERS_MAX, "{} files name SortedSet:\n{}", all.len(), all.join("\n"));
+}
+
+#[test]
+fn files_that_name_it_are_found() {
+    let sources = [
+        Source::new("sorted_set/mod.rs", "pub struct SortedSet;"),
+        Source::new("form.rs", "use crate::SortedSet;"),
+        Source::new("set.rs", "// SortedSet\nuse crate::SortedSetEdit;"),
+        Source::new("list.rs", "fn f() {}\n#[cfg(test)]\nmod tests {\nuse crate::SortedSet;"),
+        Source::new("testing/mod.rs", "use crate::SortedSet;"),
+    ];
+    assert_eq!(others("collections", &sources), ["form.rs"]);
+    assert_eq!(others("engine", &sources), ["sorted_set/mod.rs", "form.rs"]);
+}
