@@ -19,6 +19,8 @@ use super::counters::Count;
 use super::expiry::{self, seconds_left};
 use super::run::{Refusal, Run, Store};
 use super::stats::SLAB_CLASS;
+use crate::command::Access;
+use crate::commands::replica_level::ReplicaLevel;
 use crate::front_ends::write_value;
 
 /// What the flags of a reply may ask for.
@@ -142,6 +144,12 @@ impl Run<'_, '_> {
             buffer.extend_from_slice(b" X");
             won |= !marks.won;
         }
+        // A win is logged, and sent to replicas: nobody wins while what changes data may not run.
+        let kernel = self.stages.kernel;
+        let is_closed = || kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel));
+        if won && created == Created::No && is_closed() {
+            won = false;
+        }
         if won {
             buffer.extend_from_slice(b" W");
         }
@@ -151,10 +159,8 @@ impl Run<'_, '_> {
             self.output.buffer().extend_from_slice(b"\r\n");
         }
         let fetched = marks.fetched || options.hit && !options.no_touch;
-        // Who has won is logged. A log that takes no writes must not keep a read from being answered.
-        let notes_winner = won && !marks.won && !self.server.durability.refuses_writes();
-        if notes_winner || fetched != marks.fetched {
-            db.mark(key, |marks| (marks.won, marks.fetched) = (marks.won | notes_winner, fetched));
+        if won || fetched != marks.fetched {
+            db.mark(key, |marks| (marks.won, marks.fetched) = (marks.won | won, fetched));
         }
         if options.ttl.is_some() || created == Created::Yes {
             set_deadline(&mut db, key, told.deadline_ms);
