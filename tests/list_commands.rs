@@ -180,4 +180,11 @@ fn a_full_list_that_is_rotated_stays_small() {
     }
     c.check("RPOPLPUSH l l", "\"d\"");
     c.check("OBJECT ENCODING l", "\"listpack\"");
+    // Twice its only element is more than fits.
+    let element = "x".repeat(5000);
+    c.check(&format!("RPUSH one {element}"), ":1");
+    for rotate in ["RPOPLPUSH one one", "BLMOVE one one LEFT LEFT 0"] {
+        c.check(rotate, &format!("{element:?}"));
+        c.check("OBJECT ENCODING one", "\"listpack\"");
+    }
 }

@@ -126,6 +126,34 @@ fn the_example_of_the_format_page() {
     assert_eq!(translated(Dialect::Tierce, &records), ["SELECT 0", "RPUSH l a"]);
 }
 
+/// Between two commands a list of one element would be gone, and its deadline with it.
+#[test]
+fn a_rotation_is_one_command() {
+    let source = Source::new();
+    let rotated = |edit: fn(&mut Editor<'_, List>)| {
+        source.take();
+        source.edit::<List>(b"l", edit);
+        translated(Dialect::Redis6_2, &source.take()).pop().unwrap()
+    };
+    source.edit::<List>(b"l", |list| list.push_back([&b"a"[..]].into_iter()));
+    let alone = |list: &mut Editor<'_, List>| {
+        list.remove(0, 1);
+        list.push_back([&b"a"[..]].into_iter());
+    };
+    assert_eq!(rotated(alone), "LMOVE l l LEFT RIGHT");
+    source.edit::<List>(b"l", |list| list.push_back([&b"b"[..]].into_iter()));
+    let last = |list: &mut Editor<'_, List>| {
+        list.remove(1, 1);
+        list.push_front([&b"b"[..]].into_iter());
+    };
+    assert_eq!(rotated(last), "LMOVE l l RIGHT LEFT");
+    let several = |list: &mut Editor<'_, List>| {
+        list.remove(0, 1);
+        list.push_back([&b"b"[..], b"c"].into_iter());
+    };
+    assert_eq!(rotated(several), "EXEC");
+}
+
 #[test]
 fn a_long_string_is_one_command() {
     let source = Source::new();

@@ -1,7 +1,7 @@
 //! Edits of lists as commands.
 
 use tierce_keyspace::ListSide;
-use tierce_keyspace::log::{ListEdit, Malformed};
+use tierce_keyspace::log::{Edit, Edits, ListEdit, Malformed};
 use tierce_keyspace::planted::{self, Fault};
 
 use super::commands::{Arg, Commands, push};
@@ -50,6 +50,22 @@ pub(super) fn edit(
         ListEdit::Part { .. } | ListEdit::Adopt => {}
     }
     Ok(())
+}
+
+/// The ends of a list from and to which the edits of one operation move an element: nothing else takes one and puts one.
+/// A list of one element would be gone between two commands, and its deadline with it.
+pub(super) fn rotation(first: &ListEdit<'_>, mut others: Edits<'_>) -> Option<[&'static str; 2]> {
+    let from = match first {
+        ListEdit::Remove { index: 0, count: 1 } => "LEFT",
+        ListEdit::PopBack { count: 1, .. } => "RIGHT",
+        _ => return None,
+    };
+    let to = match others.next()?.ok()? {
+        Edit::List(ListEdit::Insert { index: 0, elements }) if elements.len() == 1 => "LEFT",
+        Edit::List(ListEdit::PushBack(elements)) if elements.len() == 1 => "RIGHT",
+        _ => return None,
+    };
+    others.next().is_none().then_some([from, to])
 }
 
 fn push_back<'a>(

@@ -184,8 +184,16 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
     }
 
     fn edit(&mut self, key: &'r [u8], edits: &'r [u8], is_whole: bool) -> Result<(), Malformed> {
-        if let Some(Ok(Edit::Stream(_))) = Edits::new(edits).next() {
-            return self.edit_stream(key, edits, is_whole);
+        let mut others = Edits::new(edits);
+        match others.next() {
+            Some(Ok(Edit::Stream(_))) => return self.edit_stream(key, edits, is_whole),
+            Some(Ok(Edit::List(first))) => {
+                if let Some([from, to]) = list::rotation(&first, others) {
+                    push!(self.commands, "LMOVE", key, key, from, to);
+                    return Ok(());
+                }
+            }
+            _ => {}
         }
         let mut is_new = is_whole;
         for edit in Edits::new(edits) {

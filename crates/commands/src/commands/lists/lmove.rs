@@ -96,13 +96,8 @@ pub(crate) fn move_element(
     let mut at_source = guard.db(db, source.hash(), now_ms);
     let taken = at_source.edit::<List, _, CommandError>(source, Missing::Skip, |list| {
         let element = from.peek(list).expect("a list has elements").to_vec();
-        // A replica does a rotation by two commands, and would lose the deadline of a list that is empty in between.
-        let is_alone = is_rotation && list.len() == 1;
-        if is_alone {
-            to.push(list, &element);
-        }
         from.pop(list, 1);
-        if is_rotation && !is_alone {
+        if is_rotation {
             to.push(list, &element);
         }
         Ok(element)
