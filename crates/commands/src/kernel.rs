@@ -358,8 +358,6 @@ impl Kernel {
             if self.primary.take_over(now_ms) {
                 self.feed.resume(Reader::Replicas);
             }
-            // Last: keys whose time has come expire at once, and replicas have to hear of that.
-            self.keyspace.set_following(false);
         }
         if !self.role.follow(primary.clone(), now_ms) {
             return false;
@@ -384,7 +382,8 @@ impl Kernel {
     pub(crate) fn note_follows(&self, follows: bool) {
         self.primary.note_role(follows);
         self.feed.call(Reader::Replicas);
-        self.keyspace.set_following(follows);
+        // Keys whose time has come may expire at once, and replicas hear of that.
+        self.settle_expiry();
         self.log.set_replica(follows);
     }
 

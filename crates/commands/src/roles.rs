@@ -122,7 +122,7 @@ impl Kernel {
         let phase = self.failover.phase();
         match phase {
             Phase::Nothing => return false,
-            Phase::WaitsForSync => self.keyspace.set_following(self.role.is_replica()),
+            Phase::WaitsForSync => {}
             Phase::HandsOver => {
                 self.follow_meanwhile(None, unix_ms());
             }
@@ -134,7 +134,16 @@ impl Kernel {
 
     fn end_failover(&self) {
         self.failover.finish();
+        self.settle_expiry();
         self.pause.let_go();
         self.tell_all(&Notice::Resume);
+    }
+
+    /// Keys expire, unless another server decides about that, or a failover or shutdown has stopped it. The role is held
+    /// still.
+    pub fn settle_expiry(&self) {
+        let stays = self.failover.is_on() || self.shutdown().holds_changes();
+        let stays = stays && self.keyspace.is_following();
+        self.keyspace.set_following(stays || self.role.is_replica());
     }
 }

@@ -102,6 +102,8 @@ struct State {
     reason: Option<Shutdown>,
     /// Replicas get the rest before the end, until this time at most, in Unix milliseconds.
     waits_until_ms: Option<i64>,
+    /// Nothing changes any more, unless the end is given up.
+    holds_changes: bool,
     /// They are waited for no longer.
     is_now: bool,
     is_aborted: bool,
@@ -166,7 +168,15 @@ impl ShutdownRequest {
 
     /// Replicas get the rest before the end, until this time at most, in Unix milliseconds; `None` if they have it.
     pub fn await_replicas(&self, until_ms: Option<i64>) {
-        self.state.lock().waits_until_ms = until_ms;
+        let mut state = self.state.lock();
+        state.waits_until_ms = until_ms;
+        state.holds_changes = true;
+    }
+
+    /// Whether replicas were waited for, or are: nothing changes any more.
+    #[must_use]
+    pub fn holds_changes(&self) -> bool {
+        self.state.lock().holds_changes
     }
 
     /// How many milliseconds replicas are waited for at most, while they are.

@@ -53,7 +53,9 @@ pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
 
 /// The server goes on: clients may write again, and keys expire.
 pub fn resume_changes(server: &Server) {
-    quiet::resume_expiry(server);
+    let still = server.role.hold_still();
+    server.settle_expiry();
+    drop(still);
     server.pause.let_go();
 }
 

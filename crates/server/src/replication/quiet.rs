@@ -52,12 +52,6 @@ pub fn end_expiry(server: &Server, is_wanted: impl FnOnce() -> bool) -> bool {
     is_wanted
 }
 
-/// Keys expire again, unless another server decides about that.
-pub fn resume_expiry(server: &Server) {
-    let _still = server.role.hold_still();
-    server.keyspace.set_following(server.role.is_replica() || server.failover.is_on());
-}
-
 /// Where the stream is with all that was written so far; `None` while some of that is not in it yet.
 #[must_use]
 pub fn place(server: &Server) -> Option<Place> {

@@ -67,3 +67,26 @@ fn what_a_failover_has_held_back_does_not_run_at_its_end() {
         assert_eq!(admit(&bench.kernel, &gates), verdict);
     }
 }
+
+/// Nothing is to change before the end of a server, whatever becomes of a failover.
+#[test]
+fn a_failover_that_is_given_up_during_a_shutdown_lets_nothing_expire() {
+    for hands_over in [false, true] {
+        let Bench { kernel, .. } = &Bench::new(Proto::Resp2);
+        let plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: false };
+        assert!(kernel.begin_failover(plan));
+        kernel.keyspace.set_following(true);
+        kernel.shutdown().await_replicas(Some(NOW_MS));
+        if hands_over {
+            assert!(kernel.hand_over(1, &Address { host: b"h".to_vec(), port: 1 }, || true));
+        }
+        assert!(kernel.abort_failover("a test"));
+        assert!(kernel.keyspace.is_following(), "{hands_over}");
+        kernel.shutdown().await_replicas(None);
+        kernel.settle_expiry();
+        assert!(kernel.keyspace.is_following(), "it ends");
+        kernel.shutdown().cancel();
+        kernel.settle_expiry();
+        assert!(!kernel.keyspace.is_following());
+    }
+}
