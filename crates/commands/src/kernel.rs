@@ -337,7 +337,9 @@ impl Kernel {
         } else if self.durability.refuses_writes() {
             Some(Fault::NotLogged)
         } else if self.lacks_replicas(level) {
-            Some(Fault::TooFewReplicas)
+            // A failover that has just ended has stopped the stream, and changed the role before.
+            let is_replica = self.role.is_read_only();
+            Some(if is_replica { Fault::ReadOnly } else { Fault::TooFewReplicas })
         } else {
             None
         }

@@ -285,12 +285,14 @@ impl<'k> Serving<'k, '_> {
         let request = Request::new(caller, command, args, Mode::Served(&served));
         let mut ctx = Context::new(turn, request, locks, reply);
         if let Err(error) = ctx.enter() {
+            // Before the role, which the end of a failover changes first.
+            let lacks_replicas = level.is_some() && self.kernel.lacks_replicas(level);
             let error = match ctx.fail(&error) {
                 Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
                     // It began to wait when the role changed.
                     redirection_of(ctx.kernel, ctx.caller).unwrap_or(ENDED_BY_ROLE)
                 }
-                Some(Interrupt::Gate) if level.is_some() && self.kernel.lacks_replicas(level) => {
+                Some(Interrupt::Gate) if lacks_replicas => {
                     // Its level can no longer be met, and others wait behind it.
                     CommandError::TOO_FEW_REPLICAS
                 }

@@ -18,7 +18,8 @@
 //! **Invariant:** the phase changes only while the role is held still
 //! ([`Role::hold_still`](super::role::Role::hold_still)).
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -89,7 +90,7 @@ impl Failover {
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.is_on.load(Relaxed)
+        self.is_on.load(Acquire)
     }
 
     /// How far it is.
@@ -128,7 +129,8 @@ impl Failover {
     /// Ends it. The phase it was in.
     pub fn finish(&self) -> Phase {
         let mut state = self.state.lock();
-        self.is_on.store(false, Relaxed);
+        // Behind the change of the role, which who reads this reads then.
+        self.is_on.store(false, Release);
         let phase = std::mem::take(&mut state.phase);
         drop(state);
         self.changed.notify_all();

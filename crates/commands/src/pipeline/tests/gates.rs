@@ -1,5 +1,8 @@
 //! Requests of a batch whose gates change between the look at them and the request.
 
+use std::sync::Barrier;
+use std::thread;
+
 use tierce_wire::resp::Proto;
 
 use super::bench::{Bench, NOW_MS, owned};
@@ -9,6 +12,7 @@ use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pipeline;
 use crate::pipeline::gates::{Barred, Gates};
+use crate::replica_level::ReplicaLevel;
 use crate::replication::failover::Plan;
 use crate::replication::role::Address;
 
@@ -89,4 +93,39 @@ fn a_failover_that_is_given_up_during_a_shutdown_lets_nothing_expire() {
         kernel.settle_expiry();
         assert!(!kernel.keyspace.is_following());
     }
+}
+
+/// A replica has no stream of its own, and its clients are to go to the primary.
+#[test]
+fn at_the_end_of_a_failover_writes_are_refused_for_the_role() {
+    const ROUNDS: usize = 20_000;
+    let Bench { kernel, .. } = &Bench::new(Proto::Resp2);
+    kernel.role.set_serves_stale(true);
+    let level = Some(ReplicaLevel { replicas: 1, is_logged: false });
+    let plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: false };
+    let (target, each) = (Address { host: b"h".to_vec(), port: 1 }, Barrier::new(2));
+    thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut faults = Vec::new();
+            for _ in 0..ROUNDS {
+                each.wait();
+                while kernel.failover.is_on() {
+                    faults.extend(kernel.fault_of_writes(level));
+                }
+                each.wait();
+            }
+            faults
+        });
+        for number in 1..=ROUNDS as u64 {
+            assert!(kernel.begin_failover(plan.clone()));
+            assert!(kernel.hand_over(number, &target, || true));
+            let link = kernel.role.following().expect("the target").number;
+            each.wait();
+            kernel.failover_is_done(link);
+            each.wait();
+            kernel.role.follow(None, NOW_MS);
+        }
+        let faults = looks.join().expect("the other thread");
+        assert!(faults.iter().all(|fault| *fault == Fault::ReadOnly), "NOREPLICAS");
+    });
 }
