@@ -239,6 +239,12 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
         assert!(reply.starts_with(MISCONF), "{line}: {reply}");
     }
     c.check("CONFIG SET min-replicas-to-write 0", "+OK");
+    // What an operator has paused stays paused when the server cannot end.
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    c.check("SHUTDOWN SAVE", "-ERR Errors trying to SHUTDOWN. Check logs.");
+    let clients = c.ask("INFO clients").text().to_owned();
+    assert!(clients.contains("paused_reason:client_pause"), "{clients}");
+    c.check("CLIENT UNPAUSE", "+OK");
     c.check("GET a", "\"1\"");
     let error = c.ask("SAVE").to_string();
     assert!(error.starts_with("-ERR ") && error.contains("dump.rdb"), "{error}");

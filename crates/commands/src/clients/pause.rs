@@ -7,6 +7,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use parking_lot::Mutex;
+
 /// Which commands wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PauseMode {
@@ -28,8 +30,8 @@ pub struct Pause {
     mode: AtomicU8,
     /// How many hold writes back for as long as they take.
     holders: AtomicU32,
-    /// Counts its ends by `CLIENT UNPAUSE`.
-    ends: AtomicU32,
+    /// Counts its ends by `CLIENT UNPAUSE`. Locked by who begins or ends it: each is one step.
+    ends: Mutex<u32>,
 }
 
 /// Holds writes back as long as it exists.
@@ -56,23 +58,31 @@ impl Drop for Hold {
 const CHECK_EVERY_MS: i64 = 100;
 
 impl Pause {
-    /// Begins or prolongs a pause. As in Redis, a running pause is never made shorter or weaker.
-    pub fn begin(&self, until_ms: i64, mode: PauseMode, now_ms: i64) {
+    /// Begins or prolongs a pause; `false` if there were not this many ends, as one has ended it before. As in Redis, a
+    /// running pause is never made shorter or weaker.
+    #[must_use]
+    pub fn begin(&self, ends: u32, until_ms: i64, mode: PauseMode, now_ms: i64) -> bool {
+        let ended = self.ends.lock();
+        if *ended != ends {
+            return false;
+        }
         let running = self.until_ms.load(Relaxed) > now_ms;
         let stronger = self.mode.load(Relaxed).max(mode as u8);
         self.mode.store(if running { stronger } else { mode as u8 }, Relaxed);
-        self.until_ms.fetch_max(until_ms, Relaxed);
+        self.until_ms.fetch_max(until_ms, Release);
+        true
     }
 
     /// Ends the pause at once; the caller wakes the sessions that wait.
     pub fn end(&self) {
+        let mut ends = self.ends.lock();
         self.until_ms.store(0, Release);
-        self.ends.fetch_add(1, Relaxed);
+        *ends += 1;
     }
 
     /// Ends so far.
     pub fn ends(&self) -> u32 {
-        self.ends.load(Relaxed)
+        *self.ends.lock()
     }
 
     /// Holds writes back, besides any other pause, until [`Pause::let_go`].
@@ -124,5 +134,51 @@ impl Pause {
             return is_held.then_some((PauseMode::Write, CHECK_EVERY_MS));
         }
         Some((if all { PauseMode::All } else { PauseMode::Write }, left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::AcqRel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn of_two_that_begin_at_once_the_stronger_one_counts() {
+        const ROUNDS: i64 = 2_000;
+        let (pause, arrived) = (Pause::default(), AtomicI64::new(0));
+        // Each goes on when both are there.
+        let meet = |place: i64| {
+            arrived.fetch_add(1, AcqRel);
+            while arrived.load(Acquire) < 2 * place {
+                thread::yield_now();
+            }
+        };
+        let begin = |mode| {
+            let mut weaker = 0;
+            for now_ms in 0..ROUNDS {
+                meet(2 * now_ms + 1);
+                assert!(pause.begin(0, now_ms + 1, mode, now_ms));
+                meet(2 * now_ms + 2);
+                weaker += i64::from(pause.remaining(now_ms) != Some((PauseMode::All, 1)));
+            }
+            weaker
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| begin(PauseMode::All));
+            assert_eq!(begin(PauseMode::Write), 0);
+        });
+    }
+
+    #[test]
+    fn one_that_was_ended_before_does_not_begin() {
+        let pause = Pause::default();
+        let ends = pause.ends();
+        pause.end();
+        assert!(!pause.begin(ends, 10, PauseMode::All, 0));
+        assert!(!pause.is_on(0));
+        assert!(pause.begin(pause.ends(), 10, PauseMode::All, 0));
+        assert!(pause.is_on(0));
     }
 }

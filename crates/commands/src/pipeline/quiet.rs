@@ -63,10 +63,11 @@ impl Context<'_, '_> {
             return Err(error);
         }
         self.await_quiet(true)?;
-        kernel.pause.begin(now_ms.saturating_add(timeout_ms), mode, now_ms);
+        let until_ms = now_ms.saturating_add(timeout_ms);
+        let is_begun = kernel.pause.begin(ends, until_ms, mode, now_ms);
         // Behind it, so that nothing passes in between.
         self.caller.quiet = None;
-        Ok(())
+        if is_begun { Ok(()) } else { Err(ENDED) }
     }
 
     /// Has the command executed again until nothing is under way of what the gates let pass before it, and all of that is

@@ -5,8 +5,7 @@ use std::time::Instant;
 use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::identity::ReplicationId;
 
-use crate::clients::PauseMode;
-use crate::clock::{BEFORE_ALL_MS, unix_ms};
+use crate::clock::BEFORE_ALL_MS;
 use crate::commands::replication::role::Following;
 use crate::message::Notice;
 use crate::persistence::Cause;
@@ -104,17 +103,14 @@ fn serve_until_shutdown(server: &Server) -> bool {
             return saves;
         }
         log.warning("Error trying to save the DB, can't exit.");
+        server.pause.let_go();
         stay_up(server, awaited);
     }
 }
 
-/// How long writes may be held back while the last snapshot is written: longer than that takes.
-const LAST_SAVE_MS_MAX: i64 = 24 * 3600 * 1000;
-
-/// Takes a snapshot while writes are held back; `false` if that failed.
+/// Takes a snapshot, and holds writes back from now on; `false` if that failed.
 fn save_before_end(server: &Server) -> bool {
-    let now_ms = unix_ms();
-    server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
+    server.pause.hold();
     server.primary.give_up_copy();
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
@@ -130,9 +126,6 @@ fn stay_up(server: &Server, awaited: Outcome) {
     server.shutdown().cancel();
     server.scripts.running.go_on();
     server.role.hold_link(false);
-    if awaited != Outcome::Aborted {
-        server.pause.end();
-    }
     if awaited != Outcome::None {
         replication::resume_changes(server);
     }
