@@ -405,8 +405,8 @@ impl Caller {
     /// What a call of `command` does to the data. EXEC does what all queued requests do, and to queue one takes
     /// memory.
     #[must_use]
-    pub fn access_of(&self, command: &Command) -> Access {
-        let access = Access::of(command.spec);
+    pub fn access_of(&self, command: &Command, args: Args<'_>) -> Access {
+        let access = Access::of_call(command.spec, args);
         match &self.transaction {
             Some(queued) if command.is_exec() => queued.access(),
             Some(_) => Access { grows: access.grows || command.is_queued(), ..access },

@@ -222,7 +222,8 @@ impl Transaction {
             return Err(QueueIsFull);
         }
         self.requests.push(args).map_err(|_| QueueIsFull)?;
-        let Access { writes, may_write, may_grow, publishes, grows, .. } = Access::of(command.spec);
+        let Access { writes, may_write, may_grow, publishes, grows, .. } =
+            Access::of_call(command.spec, args);
         self.access.writes |= writes;
         self.access.may_write |= may_write;
         self.access.may_grow |= may_grow;

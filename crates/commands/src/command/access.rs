@@ -1,5 +1,7 @@
 //! What a request does to the data, as far as it matters for whether it may run now.
 
+use tierce_wire::resp::Args;
+
 use super::{Flags, Spec};
 
 /// Facts about one request, of any protocol.
@@ -49,6 +51,14 @@ impl Access {
             grows: spec.flags.contains(Flags::DENYOOM),
             brings: 0,
         }
+    }
+
+    /// What a call does. DEBUG is one command, as in Redis, and some of its subcommands change keys.
+    #[must_use]
+    pub fn of_call(spec: &Spec, args: Args<'_>) -> Self {
+        let changes = |sub: &[u8]| matches!(&*sub.to_ascii_lowercase(), b"populate" | b"reload");
+        let is_change = spec.name == "debug" && args.get(1).is_some_and(changes);
+        if is_change { Self::CHANGE } else { Self::of(spec) }
     }
 
     /// True if others than the caller may see its effects, in the data or in the stream.

@@ -163,7 +163,7 @@ impl<'k> Execution<'_, 'k> {
         locks: &mut ShardLocks<'k>,
         output: &mut Output,
     ) -> Result<Executed, Stopped<'k>> {
-        let access = caller.access_of(self.command);
+        let access = caller.access_of(self.command, self.args);
         let is_under_way = access.passes_on() && self.by.passes_gates();
         caller.passage = is_under_way.then(|| self.turn.kernel.passages.enter());
         let begin = output.mark();

@@ -296,7 +296,7 @@ impl Gates {
         };
         let access = match self.closed.to_some_programs(kernel) {
             true => access_of(kernel, caller, command, args),
-            false => caller.access_of(command),
+            false => caller.access_of(command, args),
         };
         // Before what a replica cannot do at the moment: its primary may.
         if self.closed.has(READ_ONLY.into())

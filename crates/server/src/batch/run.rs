@@ -87,7 +87,7 @@ impl<'k> BatchRunner<'k, '_> {
                 }
                 self.held.cut(output, false);
             }
-            let access = self.held.level.map(|_| caller.access_of(command));
+            let access = self.held.level.map(|_| caller.access_of(command, args));
             let request = || Current { index, command, args, planned };
             if !passes_unseen {
                 match self.pass_gates(request(), &gates, caller, locks, input, output, now_ms) {

@@ -213,6 +213,10 @@ fn populate(ctx: &mut Context<'_, '_>, [count]: [&[u8]; 1], options: Rest<'_>) -
         if ctx.caller.client.is_gone() {
             return Err(ENDED);
         }
+        // It may have become a replica meanwhile.
+        if ctx.kernel.role.is_read_only() {
+            return Err(CommandError::REPLICA_IS_READ_ONLY);
+        }
         let name = [prefix, b":", number.to_string().as_bytes()].concat();
         let mut value = format!("value:{number}").into_bytes();
         if let Some(size) = size {

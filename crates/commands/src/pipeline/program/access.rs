@@ -19,7 +19,7 @@ pub(crate) fn access_of(
 ) -> Access {
     match &caller.transaction {
         Some(queued) if command.is_exec() => queued_access(kernel, queued),
-        _ => of_call(kernel, caller.access_of(command), command, args),
+        _ => of_call(kernel, caller.access_of(command, args), command, args),
     }
 }
 

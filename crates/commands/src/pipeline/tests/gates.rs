@@ -58,14 +58,23 @@ fn what_a_failover_has_held_back_does_not_run_at_its_end() {
         }
         assert!(!kernel.failover.is_on() && !kernel.pause.is_on(NOW_MS));
         assert_eq!(admit(kernel, &gates_of_others), Err(None));
-        let writes = ["SET k v", "PFDEBUG GETREG counter0", "EVAL return 0", "PUBLISH c m"];
+        let writes = [
+            "SET k v",
+            "PFDEBUG GETREG counter0",
+            "EVAL return 0",
+            "PUBLISH c m",
+            "DEBUG POPULATE 1",
+            "debug reload",
+        ];
         for line in writes {
             assert_eq!(judge(&mut bench, &gates, line), "waits", "{line}");
         }
         assert_eq!(judge(&mut bench, &gates, "GET string0"), "runs");
         let verdict = if is_done { READ_ONLY } else { "runs" };
         let gates = Gates::read(&bench.kernel, &mut bench.caller, NOW_MS);
-        assert_eq!(judge(&mut bench, &gates, "SET k v"), verdict);
+        for line in ["SET k v", "DEBUG POPULATE 1", "DEBUG RELOAD"] {
+            assert_eq!(judge(&mut bench, &gates, line), verdict, "{line}");
+        }
         let gates = Gates::read_for_all(&bench.kernel, NOW_MS);
         let verdict = if is_done { Err(Some(Fault::ReadOnly)) } else { Ok(()) };
         assert_eq!(admit(&bench.kernel, &gates), verdict);
