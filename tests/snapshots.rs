@@ -239,6 +239,11 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
         assert!(reply.starts_with(MISCONF), "{line}: {reply}");
     }
     c.check("CONFIG SET min-replicas-to-write 0", "+OK");
+    // And before the role.
+    c.check("REPLICAOF 127.0.0.1 1", "+OK");
+    let reply = c.ask("SET a 2").to_string();
+    assert!(reply.starts_with(MISCONF), "{reply}");
+    c.check("REPLICAOF NO ONE", "+OK");
     // What an operator has paused stays paused when the server cannot end.
     c.check("CLIENT PAUSE 100000 WRITE", "+OK");
     c.check("SHUTDOWN SAVE", "-ERR Errors trying to SHUTDOWN. Check logs.");

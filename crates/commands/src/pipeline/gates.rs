@@ -130,6 +130,7 @@ impl Closed {
         let faults = [
             (CANNOT_SAVE, Fault::NotSaved),
             (REFUSES_WRITES, Fault::NotLogged),
+            (READ_ONLY.into(), Fault::ReadOnly),
             (LACKS_REPLICAS.into(), Fault::TooFewReplicas),
         ];
         faults.into_iter().find_map(|(bit, fault)| self.has(bit).then_some(fault))
@@ -353,9 +354,6 @@ impl Gates {
         access: Access,
         is_exempt: impl FnOnce() -> bool,
     ) -> Result<(), Barred<Fault>> {
-        if access.writes && self.closed.has(READ_ONLY.into()) {
-            return Err(Barred::Refused(Fault::ReadOnly));
-        }
         if access.writes
             && let Some(fault) = self.closed.to_writes()
         {
