@@ -94,6 +94,9 @@ fn transactions_are_checked_when_queued_and_when_run() {
                     This command is no longer allowed for the following reason: no permission to execute the command \
                     or subcommand";
     assert!(reply.contains(expected) && reply.ends_with(", nil]"), "{reply}");
+    // As in Redis, this is no call.
+    let calls = admin.ask("INFO commandstats").text().to_owned();
+    assert!(calls.contains("cmdstat_set:calls=0,"), "{calls}");
     let log = admin.ask("ACL LOG 1");
     let entry = &log.items()[0];
     assert_eq!(entry.items()[5].text(), "multi");

@@ -14,7 +14,7 @@ use tierce_wire::resp::Args;
 
 use super::program::queued_access;
 use super::within::Within;
-use super::{Context, Done, Mode, Refused, WEIGHT_MAX, refuse, resolve, weigh};
+use super::{Context, Done, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, weigh};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::command::{Access, Command, Flags, Scope, Weight};
@@ -279,16 +279,18 @@ impl<'k> Context<'_, 'k> {
         let written = self.reply.parts().0.written();
         let confirmations = self.caller.confirmations;
         let denied = self.caller.rights().check(command, args).err();
-        let reply = self.reply.in_proto(self.caller.proto);
-        let done = within.run(call, last, self.caller, self.guard.locks, reply, |ctx| {
-            Ok(match denied {
-                None => ctx.enter(),
-                Some(denial) => Err(ctx.deny_in_exec(denial)),
-            })
-        });
-        debug_assert!(done.is_ok(), "{} is interrupted", command.full_name);
-        if done.is_err() {
-            self.reply.error(&CommandError::new("ERR the command was interrupted"));
+        let error = denied.map(|denial| self.deny_in_exec(command, args, denial));
+        let mut reply = self.reply.in_proto(self.caller.proto);
+        if let Some(error) = error {
+            // It counts as no call, as in Redis.
+            reply_error(within.errors, within.counters, &mut reply, &error);
+        } else {
+            let locks = &mut *self.guard.locks;
+            let done = within.run(call, last, self.caller, locks, reply, |ctx| Ok(ctx.enter()));
+            debug_assert!(done.is_ok(), "{} is interrupted", command.full_name);
+            if done.is_err() {
+                self.reply.error(&CommandError::new("ERR the command was interrupted"));
+            }
         }
         if let Some(begin) = muted_from
             && self.caller.hears_nothing()
@@ -300,15 +302,12 @@ impl<'k> Context<'_, 'k> {
             false => (self.caller.confirmations - confirmations).max(1),
         }
     }
-}
 
-impl Context<'_, '_> {
     /// The reply to a request of EXEC that the user might have queued, but may not run any more.
     #[cold]
-    fn deny_in_exec(&self, denial: Denial) -> CommandError {
-        let args = self.call.args();
+    fn deny_in_exec(&self, command: &Command, args: Args<'_>, denial: Denial) -> CommandError {
         let log = &self.kernel.acl.log;
-        self.kernel.log_denial(log, self.caller, self.command, args, denial, acl::Origin::Multi);
+        self.kernel.log_denial(log, self.caller, command, args, denial, acl::Origin::Multi);
         CommandError::text(format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
              This command is no longer allowed for the following reason: {}",
