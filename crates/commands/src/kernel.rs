@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::error::{CommandError, Interrupt};
 use crate::fault::Fault;
 use crate::hot_keys::{HotKeys, Sums};
-use crate::message::Notice;
+use crate::message::{Notice, Reported};
 use crate::offload::Offload;
 use crate::process;
 use crate::pubsub::PubSub;
@@ -37,7 +37,7 @@ use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
 use crate::slowlog::SlowLog;
 use crate::stats::{Counters, ErrorCounts, HttpFigures, Rates, SpareCounters, Stat, Totals};
-use crate::under_way::Passages;
+use crate::under_way::{Passages, Quiet};
 use crate::waiting::{ConnAddress, Patience};
 
 /// Threads for commands that take too long for a worker. Two, so that one of minutes does not hold up all
@@ -840,6 +840,14 @@ impl Kernel {
             expiry_nanos: now.expiry_nanos - base.expiry_nanos,
             lazily_freed: now.lazily_freed - base.lazily_freed,
         }
+    }
+
+    /// To be called behind what closes a gate.
+    #[must_use]
+    pub fn begin_quiet(&self) -> Quiet {
+        let workers = Arc::new(Reported::new(self.workers_told()));
+        self.tell_all(&Notice::Report(Arc::clone(&workers)));
+        Quiet::new(workers, &self.passages)
     }
 
     /// `CONFIG RESETSTAT`.

@@ -15,7 +15,7 @@ const OWN: [(&str, &str); 4] = [
 ];
 
 /// The most other files that name the type. May only fall.
-const OTHERS_MAX: usize = 18;
+const OTHERS_MAX: usize = 15;
 
 /// The files of a crate that name sorted sets and are not their own. Tests, and what only tests use, may name them.
 fn others<'s>(of: &str, sources: &'s [Source]) -> Vec<&'s str> {

@@ -40,7 +40,7 @@ pub mod meter;
 mod mode;
 pub mod plan;
 pub(crate) mod program;
-mod quiet;
+pub(crate) mod quiet;
 mod redirect;
 mod request;
 mod run;

@@ -15,6 +15,7 @@ use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::message::Notice;
 use crate::pipeline::blocking;
+use crate::pipeline::quiet::pause_clients;
 use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::replica_level::ReplicaLevel;
 
@@ -490,7 +491,7 @@ fn pause(ctx: &mut Context<'_, '_>, [timeout]: [&[u8]; 1], options: Rest<'_>) ->
     if timeout < 0 {
         return Err(CommandError::new("ERR timeout is negative"));
     }
-    ctx.pause(timeout, mode)?;
+    pause_clients(ctx, timeout, mode)?;
     ctx.reply.ok();
     Ok(())
 }

@@ -4,6 +4,7 @@ use tierce_wire::number;
 
 use crate::command::{Flags, Group, Scope};
 use crate::error::CommandError;
+use crate::pipeline::quiet::{await_quiet, awaits_quiet};
 use crate::pipeline::{Context, Defined, Done, exactly};
 use crate::replication::role::Address;
 
@@ -40,13 +41,13 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
         }
     };
     let is_to_follow = primary.is_some();
-    let is_changed = ctx.awaits_quiet() || {
+    let is_changed = awaits_quiet(ctx) || {
         let _still = ctx.hold_role_still()?;
         ctx.kernel.replicate(primary, ctx.now_ms)?
     };
     // No write of a client is acknowledged any more behind the reply, unless others have ended that.
     if is_changed && is_to_follow && ctx.kernel.role.is_replica() {
-        ctx.await_quiet(false)?;
+        await_quiet(ctx, false)?;
     }
     ctx.caller.quiet = None;
     if is_changed || !is_to_follow {
