@@ -477,7 +477,7 @@ impl Caller {
     /// True if a call may have changed data of which neither a log nor a stream tells. A program says if it has.
     pub fn has_written_unrecorded(&mut self, engine: &Engine, access: Access) -> bool {
         let has_program_written = std::mem::take(&mut self.program_has_written);
-        let is_recorded = engine.durability.wal_handle().is_some() || engine.feed.is_followed();
+        let is_recorded = engine.durability.durable_log().is_some() || engine.feed.is_followed();
         !is_recorded && (access.writes || access.may_write && has_program_written)
     }
 

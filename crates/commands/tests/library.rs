@@ -184,7 +184,7 @@ fn a_store_on_disk_is_saved_while_the_caller_waits_and_keeps_what_was_acknowledg
     let dir = TempDir::new();
     let mut program = Program::open(dir.path(), &["--appendfsync", "always"]);
     program.check(&[("SET a 1", "+OK"), ("SAVE", "+OK"), ("BACKUP monday.rdb", "+OK")]);
-    let wal = program.kernel.durability.wal_handle().expect("a log");
+    let wal = program.kernel.durability.durable_log().expect("a log");
     assert!(wal.durable() >= wal.appended() && wal.appended() > 0, "SET is on the device");
     assert!(dir.path().join("monday.rdb").exists());
     assert!(program.call("BACKUP monday.rdb").starts_with("-ERR "), "it is there already");

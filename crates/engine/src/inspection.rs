@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tierce_cask::disk::OverlayDisk;
 use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 
-use crate::durability::{self, LogDirectory, LogOptions, RecoveryError, WalHandle};
+use crate::durability::{self, DurableLog, LogDirectory, LogOptions, RecoveryError};
 use crate::loading::Loading;
 use crate::log::Log;
 use crate::persistence::{LoadError, verify};
@@ -108,10 +108,10 @@ fn open(dir: &Path, databases: usize, accepts_losses: bool) -> Result<u64, Recov
     let keyspace = Keyspace::new(options).map_err(std::io::Error::other)?;
     let keyspace = Arc::new(keyspace);
     let log_directory = LogDirectory::new(Arc::new(OverlayDisk::new()), dir, LogOptions::default());
-    let (wal_handle, log) = (WalHandle::default(), Log::open(None, LogLevel::Nothing));
+    let (durable_log, log) = (DurableLog::default(), Log::open(None, LogLevel::Nothing));
     let log = log.expect("nothing is opened");
     let loading = Loading::default();
-    durability::recover(&wal_handle, &keyspace, &log_directory, &log, accepts_losses, &loading)?;
+    durability::recover(&durable_log, &keyspace, &log_directory, &log, accepts_losses, &loading)?;
     Ok(keyspace.total_len())
 }
 

@@ -107,8 +107,8 @@ impl Awaiting {
     /// Has the log reach the device up to a place. Whether it has.
     fn note_device(&mut self, kernel: &Kernel, at: u64) -> bool {
         // The notice of its sync may have been sent before this note: then it would wait for ever.
-        let wal_handle = kernel.durability.wal_handle();
-        if wal_handle.is_none_or(|wal_handle| wal_handle.durable() >= at) {
+        let durable_log = kernel.durability.durable_log();
+        if durable_log.is_none_or(|durable_log| durable_log.durable() >= at) {
             return true;
         }
         match kernel.durability.refuses_writes() {
@@ -161,9 +161,9 @@ impl Awaiting {
             kernel.bucket.hasten(&kernel.feed);
         }
         if self.wanted > 0
-            && let Some(wal_handle) = kernel.durability.wal_handle()
+            && let Some(durable_log) = kernel.durability.durable_log()
         {
-            wal_handle.demand(std::mem::take(&mut self.wanted));
+            durable_log.demand(std::mem::take(&mut self.wanted));
         }
     }
 

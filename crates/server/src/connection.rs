@@ -235,8 +235,8 @@ pub fn ticket(device: u64, bucket: u64, proof: u64) -> Ticket {
 /// The places that the device and the bucket have come to, for output that waits for no proof. Without a log there is
 /// nothing to wait for.
 pub fn reached(kernel: &Kernel) -> Ticket {
-    let wal_handle = kernel.durability.wal_handle();
-    let device = wal_handle.map_or(u64::MAX, |wal_handle| wal_handle.durable());
+    let durable_log = kernel.durability.durable_log();
+    let device = durable_log.map_or(u64::MAX, |durable_log| durable_log.durable());
     ticket(device, kernel.bucket.committed(), 0)
 }
 

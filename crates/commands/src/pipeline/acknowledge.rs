@@ -34,13 +34,13 @@ impl Kernel {
         asked: Option<SyncPolicy>,
         replicas: Option<ReplicaLevel>,
     ) -> Option<ReplyBarrier> {
-        let Some(wal_handle) = self.durability.wal_handle() else {
+        let Some(durable_log) = self.durability.durable_log() else {
             return Some(ReplyBarrier { replicas, ..ReplyBarrier::default() });
         };
         if asked == Some(SyncPolicy::EverySecond) {
-            wal_handle.promise();
+            durable_log.promise();
         }
-        if wal_handle.has_write_error() {
+        if durable_log.has_write_error() {
             return None;
         }
         let policy = asked.unwrap_or_else(|| self.config.live().appendfsync());
@@ -57,8 +57,8 @@ impl Kernel {
         replicas: Option<ReplicaLevel>,
     ) -> Option<ReplyBarrier> {
         let barrier = self.barrier_of_writes(asked, replicas)?;
-        if let Some(wal_handle) = self.durability.wal_handle() {
-            logged.note(wal_handle.appended(), barrier);
+        if let Some(durable_log) = self.durability.durable_log() {
+            logged.note(durable_log.appended(), barrier);
         }
         Some(barrier)
     }
@@ -97,8 +97,8 @@ impl Kernel {
         is_over: &dyn Fn() -> bool,
     ) -> Result<(), CommandError> {
         if barrier.device
-            && let Some(wal_handle) = self.durability.wal_handle()
-            && wal_handle.sync().is_err()
+            && let Some(durable_log) = self.durability.durable_log()
+            && durable_log.sync().is_err()
         {
             return Err(self.not_in_log());
         }

@@ -330,7 +330,7 @@ impl<'k> Serving<'k, '_> {
     /// Where the log ends, if anything was logged with these locks; it is put there first.
     fn note_logged(&self, locks: &mut ShardLocks<'_>) -> Option<u64> {
         let kernel = self.kernel;
-        if kernel.durability.wal_handle().is_none() && !kernel.feed.is_followed() {
+        if kernel.durability.durable_log().is_none() && !kernel.feed.is_followed() {
             return None;
         }
         locks.release();

@@ -28,8 +28,8 @@ use tierce_cask::{Error, WalMark};
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Checkpoint, Pass as Progress};
 
+use super::durable_log::{DurableLog, OpenLog};
 use super::host::CompactionSettings;
-use super::wal_handle::{OpenLog, WalHandle};
 
 /// A pass that lets the log grow to this many times its size at the beginning stops sparing others.
 const HURRY_FACTOR: u64 = 2;
@@ -134,7 +134,7 @@ pub enum NotCompacted {
     Failed(String),
 }
 
-impl WalHandle {
+impl DurableLog {
     /// Asks for a pass. While there is a write error, for an attempt to heal it, without waiting for the time of
     /// the next one.
     ///
@@ -432,7 +432,7 @@ impl<'k> Pass<'k> {
     /// Goes one step further. If it fails the pass has come to nothing.
     pub(super) fn step(
         &mut self,
-        wal_handle: &WalHandle,
+        durable_log: &DurableLog,
         rate: u64,
         now: Instant,
     ) -> Result<Step, Error> {
@@ -440,7 +440,7 @@ impl<'k> Pass<'k> {
             Stage::Keys => return Ok(Step::Underway(self.log_keys(rate, now))),
             // What takes the place of the old part has to be on the device before that goes.
             Stage::Sync => {
-                wal_handle.sync()?;
+                durable_log.sync()?;
                 self.stage = if self.mark.is_some() { Stage::Drop } else { Stage::Done };
             }
             Stage::Drop => {
@@ -454,7 +454,7 @@ impl<'k> Pass<'k> {
         if self.stage != Stage::Done {
             return Ok(Step::Underway(Duration::ZERO));
         }
-        wal_handle.compaction.set_base(self.log.wal.bytes());
+        durable_log.compaction.set_base(self.log.wal.bytes());
         let took = now.saturating_duration_since(self.begun);
         Ok(Step::Done(Done { written: self.written, freed: self.freed, took }))
     }

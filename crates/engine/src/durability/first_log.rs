@@ -9,9 +9,9 @@ use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Checkpoint, Pass};
 
+use super::durable_log::DurableLog;
 use super::log_directory::LogDirectory;
 use super::recovery::RecoveryError;
-use super::wal_handle::WalHandle;
 
 /// With fewer keys a thread costs more than it saves.
 const KEYS_PER_THREAD_MIN: u64 = 50_000;
@@ -22,7 +22,7 @@ const KEYS_PER_THREAD_MIN: u64 = 50_000;
 /// # Errors
 /// When the directory cannot be written to, or holds values that only a log knows.
 pub(super) fn begin_with(
-    wal_handle: &WalHandle,
+    durable_log: &DurableLog,
     keyspace: &Keyspace,
     log_directory: &LogDirectory,
 ) -> Result<(), RecoveryError> {
@@ -32,13 +32,13 @@ pub(super) fn begin_with(
     let failed = |error| RecoveryError::of(&path, error);
     let (disk, options) = (Arc::clone(&log_directory.disk), log_directory.options.wal.clone());
     let (wal, _) = Wal::open_on(disk, &path, options, |_| Ok(())).map_err(failed)?;
-    wal_handle.open(wal);
+    durable_log.open(wal);
     keyspace.begin_logging();
     log_all(keyspace);
-    wal_handle.sync().map_err(failed)?;
+    durable_log.sync().map_err(failed)?;
     log_directory.complete(&path)?;
-    wal_handle.note_filled();
-    wal_handle.note_wanted();
+    durable_log.note_filled();
+    durable_log.note_wanted();
     log_directory.clear_others(&path)?;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Makes writes durable: the log under the keyspace.
 //!
-//! * `wal_handle`: the log itself; where changes go, and what happens when they cannot.
+//! * `durable_log`: the log itself; where changes go, and what happens when they cannot.
 //! * `recovery`: from the log back to the keys, before the first client is served.
-//! * `tail`: the changes behind a place in the log.
+//! * `cut_search`: the changes behind a place in the log.
 //! * `first_log`: a log that begins with what was loaded from elsewhere.
 //! * `syncer`: a thread that has the log reach the device, by policy.
 //! * `exposure`: holding writers back where that takes too long.
@@ -17,6 +17,8 @@
 //! of a connection are held back until the log has reached the device; other connections continue.
 
 mod compactor;
+mod cut_search;
+mod durable_log;
 mod exposure;
 mod first_log;
 mod host;
@@ -24,18 +26,16 @@ mod log_directory;
 mod recovery;
 mod serving;
 mod syncer;
-mod tail;
-mod wal_handle;
 mod wal_manager;
 
 pub use compactor::{CompactionFigures, NotCompacted};
+pub use cut_search::CutSearch;
+pub use durable_log::{DurableLog, WalFigures};
 pub use host::{
     CompactionSettings, Host, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost,
 };
 pub use log_directory::{LogDirectory, LogOptions, cold_dir, existing_log, log_dir};
 pub use recovery::{Losses, RecoveryError, leave_stream, recover, replay, was_ever_written};
 pub use serving::{Durability, Reached};
-pub use tail::TailSearch;
 pub use tierce_config::SyncPolicy;
-pub use wal_handle::{WalFigures, WalHandle};
 pub use wal_manager::{Next, WalManager};

@@ -10,10 +10,10 @@ use tierce_cask::{ColdOptions, ColdStore, Wal, WalRecovery};
 use tierce_keyspace::log::{Replay, ReplayError};
 use tierce_keyspace::{Keyspace, LostValues};
 
+use super::cut_search::CutSearch;
+use super::durable_log::DurableLog;
 use super::host::{Operator, Severity};
 use super::log_directory::{LogDirectory, LogOptions, cold_dir};
-use super::tail::TailSearch;
-use super::wal_handle::WalHandle;
 use crate::loading::{GivenUp, Loading};
 use crate::next_step;
 
@@ -103,24 +103,24 @@ impl RecoveryError {
 /// # Errors
 /// When the log cannot be read, with the file and what can be done.
 pub fn recover(
-    wal_handle: &WalHandle,
+    durable_log: &DurableLog,
     keyspace: &Arc<Keyspace>,
     log_directory: &LogDirectory,
     operator: &dyn Operator,
     accepts_losses: bool,
     loading: &Loading,
 ) -> Result<(), RecoveryError> {
-    let loaded = (wal_handle, keyspace, log_directory);
+    let loaded = (durable_log, keyspace, log_directory);
     recover_and_search(loaded, operator, accepts_losses, loading, None)
 }
 
 /// The same, and shows the records to a search.
 pub(super) fn recover_and_search(
-    (wal_handle, keyspace, log_directory): (&WalHandle, &Arc<Keyspace>, &LogDirectory),
+    (durable_log, keyspace, log_directory): (&DurableLog, &Arc<Keyspace>, &LogDirectory),
     operator: &dyn Operator,
     accepts_losses: bool,
     loading: &Loading,
-    search: Option<&mut TailSearch>,
+    search: Option<&mut CutSearch>,
 ) -> Result<(), RecoveryError> {
     let begun = Instant::now();
     let mut reported = begun;
@@ -173,8 +173,8 @@ pub(super) fn recover_and_search(
     }
     let store = keyspace.cold_store();
     let has_losses = store.is_some_and(|store| !store.flaws().is_empty());
-    wal_handle.open(wal);
-    wal_handle.note_wanted();
+    durable_log.open(wal);
+    durable_log.note_wanted();
     keyspace.begin_logging();
     if has_losses {
         // What a primary sends from there on would be applied to other data than its own.
@@ -265,7 +265,7 @@ fn load(
     dir: &Path,
     options: &LogOptions,
     losses: Losses<'_>,
-    mut search: Option<&mut TailSearch>,
+    mut search: Option<&mut CutSearch>,
     mut note: impl FnMut(u64) -> Result<(), GivenUp>,
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);

@@ -14,14 +14,14 @@ use tierce_cask::disk::{OsDisk, Space};
 use tierce_keyspace::Keyspace;
 
 use super::compactor::CompactionFigures;
+use super::cut_search::CutSearch;
+use super::durable_log::DurableLog;
 use super::exposure;
 use super::first_log;
 use super::host::{Host, Operator, SWITCHED_BY_ANOTHER, Severity, SyncHost};
 use super::log_directory::{LogDirectory, LogOptions};
 use super::recovery::{self, RecoveryError};
 use super::syncer::Syncer;
-use super::tail::TailSearch;
-use super::wal_handle::WalHandle;
 use super::wal_manager::{Next, WalManager};
 use crate::loading::Loading;
 use crate::log::Log;
@@ -29,11 +29,11 @@ use tierce_config::SyncPolicy;
 
 /// The log and its threads.
 pub struct Durability {
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
     log_directory: LogDirectory,
     threads: Mutex<Option<Threads>>,
     outside: Outside,
-    search: Mutex<Option<TailSearch>>,
+    search: Mutex<Option<CutSearch>>,
 }
 
 /// What keeps writes outside of this machine has to say to writers.
@@ -57,10 +57,10 @@ pub enum Reached {
 }
 
 impl Durability {
-    /// Around a WAL handle, which has a log or not.
-    pub fn new(wal_handle: Arc<WalHandle>, log_directory: LogDirectory) -> Self {
+    /// Around a durable log, which has a log or not.
+    pub fn new(durable_log: Arc<DurableLog>, log_directory: LogDirectory) -> Self {
         let (threads, outside, search) = Default::default();
-        Self { wal_handle, log_directory, threads, outside, search }
+        Self { durable_log, log_directory, threads, outside, search }
     }
 
     /// For a server that never has a log: that of a tool.
@@ -84,7 +84,7 @@ impl Durability {
     /// # Errors
     /// When the data directory cannot be read, or the log that counts is missing.
     pub fn unread_log(&self) -> io::Result<Option<PathBuf>> {
-        match self.wal_handle.is_on() || self.wal_handle.was_on() {
+        match self.durable_log.is_on() || self.durable_log.was_on() {
             true => Ok(None),
             false => self.log_directory.existing(),
         }
@@ -102,20 +102,20 @@ impl Durability {
         accepts_losses: bool,
         loading: &Loading,
     ) -> Result<(), RecoveryError> {
-        let Self { wal_handle, log_directory, .. } = self;
+        let Self { durable_log, log_directory, .. } = self;
         loading.expect(log_directory.bytes());
-        let loaded = (&**wal_handle, keyspace, log_directory);
+        let loaded = (&**durable_log, keyspace, log_directory);
         let mut search = self.search.lock();
         let search = search.as_mut();
         recovery::recover_and_search(loaded, operator, accepts_losses, loading, search)
     }
 
     /// Has [`Durability::recover`] search the log.
-    pub fn search(&self, search: TailSearch) {
+    pub fn search(&self, search: CutSearch) {
         *self.search.lock() = Some(search);
     }
 
-    /// What that has found; see [`TailSearch::finish`].
+    /// What that has found; see [`CutSearch::finish`].
     pub fn take_found(&self) -> Option<Vec<Vec<u8>>> {
         self.search.lock().take()?.finish()
     }
@@ -126,7 +126,7 @@ impl Durability {
     /// # Errors
     /// When the directory cannot be written to.
     pub fn begin_with(&self, keyspace: &Keyspace) -> Result<(), RecoveryError> {
-        first_log::begin_with(&self.wal_handle, keyspace, &self.log_directory)
+        first_log::begin_with(&self.durable_log, keyspace, &self.log_directory)
     }
 
     /// Refuses all writes from now on, for this reason, and has nothing acknowledged that waits for a device: what
@@ -149,31 +149,31 @@ impl Durability {
     /// The log, if there is one, or would be if it had not failed.
     #[must_use]
     #[inline]
-    pub fn wal_handle(&self) -> Option<&Arc<WalHandle>> {
-        Some(&self.wal_handle).filter(|wal_handle| wal_handle.is_on())
+    pub fn durable_log(&self) -> Option<&Arc<DurableLog>> {
+        Some(&self.durable_log).filter(|durable_log| durable_log.is_on())
     }
 
     /// What holds the log, whether or not there is one.
     #[must_use]
-    pub fn wal_on_or_off(&self) -> &Arc<WalHandle> {
-        &self.wal_handle
+    pub fn wal_on_or_off(&self) -> &Arc<DurableLog> {
+        &self.durable_log
     }
 
     /// Has a log begun, or the present one closed, soon.
     pub fn switch(&self, on: bool) {
-        self.wal_handle.switch(on);
+        self.durable_log.switch(on);
     }
 
     /// How far it has come with a switch, which `has_changed` something or found it set that way.
     pub fn reached(&self, on: bool, has_changed: bool) -> Reached {
-        if let Some(switch_id) = self.wal_handle.switching() {
+        if let Some(switch_id) = self.durable_log.switching() {
             return Reached::Later(switch_id);
         }
-        match self.wal_handle.write_error() {
+        match self.durable_log.write_error() {
             // A new log may have failed since; then the switch itself has not.
             Some(cause) if on && !has_changed => Reached::Never(self.still_failing(&cause)),
-            _ if on != self.wal_handle.is_on() => {
-                let failure = self.wal_handle.switch_failure();
+            _ if on != self.durable_log.is_on() => {
+                let failure = self.durable_log.switch_failure();
                 Reached::Never(failure.unwrap_or_else(|| SWITCHED_BY_ANOTHER.to_owned()))
             }
             _ => Reached::Now,
@@ -182,7 +182,7 @@ impl Durability {
 
     /// What to tell a client that wants a log when there is one that has failed.
     fn still_failing(&self, cause: &str) -> String {
-        let what_next = match self.wal_handle.may_heal() {
+        let what_next = match self.durable_log.may_heal() {
             true => "another one is being written, and writes are refused until it is complete",
             false => "CONFIG SET appendonly no and then yes begins another one",
         };
@@ -191,18 +191,18 @@ impl Durability {
 
     /// Whether there is a log, or one is about to be begun.
     pub fn is_wanted(&self) -> bool {
-        self.wal_handle.is_wanted()
+        self.durable_log.is_wanted()
     }
 
     /// Figures for INFO.
     pub fn compaction_figures(&self) -> CompactionFigures {
-        self.wal_handle.compaction_figures()
+        self.durable_log.compaction_figures()
     }
 
     /// Whether the log cannot take writes. Who follows it does not get what it refuses, either.
     #[inline]
     pub fn log_has_failed(&self) -> bool {
-        self.wal_handle.has_write_error() && self.wal_handle.is_on()
+        self.durable_log.has_write_error() && self.durable_log.is_on()
     }
 
     /// Whether writes have to be refused: the log cannot take them, or they are to be safe outside of this machine
@@ -214,43 +214,43 @@ impl Durability {
 
     /// The positions behind which, up to its end, a log that could not be closed had nothing on the device.
     pub fn lost(&self) -> Option<Range<u64>> {
-        self.wal_handle.lost()
+        self.durable_log.lost()
     }
 
     /// Whether writes under a policy have to wait: for a sync that takes too long, or for a pass that needs
     /// what is left of the disk. Which policy it is matters only if a sync does.
     #[inline]
     pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
-        self.wal_handle.keeps_room()
+        self.durable_log.keeps_room()
             || self.is_held_for_outside()
-            || self.wal_handle.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
+            || self.durable_log.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
     }
 
     /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
     /// before.
     pub fn hold_back(&self) -> u64 {
-        if self.wal_handle.exposure.is_too_long() {
-            self.wal_handle.exposure.hold();
+        if self.durable_log.exposure.is_too_long() {
+            self.durable_log.exposure.hold();
         }
         exposure::CHECK_AGAIN_MS
     }
 
     /// How often writers were held back.
     pub fn delays(&self) -> u64 {
-        self.wal_handle.exposure.delays()
+        self.durable_log.exposure.delays()
     }
 
     /// Moves the time on by which that is decided: for tests.
     #[doc(hidden)]
     pub fn advance_clock(&self, ms: u64) {
-        self.wal_handle.exposure.advance(ms);
+        self.durable_log.exposure.advance(ms);
     }
 
     /// Why writes are refused: the error of the disk, unless a new log is being written by now.
     pub fn write_failure(&self) -> Option<String> {
         let of_log = || {
-            let cause = self.wal_handle.write_error()?;
-            let needed = self.wal_handle.compaction.needed();
+            let cause = self.durable_log.write_error()?;
+            let needed = self.durable_log.compaction.needed();
             let lacks = self.disk_space().filter(|space| space.free < needed);
             let lack = lacks.map(|space| self.log_directory.lack_of_room(needed, &space));
             Some(lack.map_or(cause.clone(), |lack| format!("{cause}; {lack}")))
@@ -273,9 +273,9 @@ impl Durability {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(&self, keyspace: &Arc<Keyspace>, host: Arc<dyn SyncHost>) -> io::Result<()> {
-        let syncer = Syncer::start(&self.wal_handle, Arc::clone(&host))?;
+        let syncer = Syncer::start(&self.durable_log, Arc::clone(&host))?;
         let wal_manager =
-            WalManagerThread::start(&self.wal_handle, &self.log_directory, keyspace, host)?;
+            WalManagerThread::start(&self.durable_log, &self.log_directory, keyspace, host)?;
         *self.threads.lock() = Some(Threads { _wal_manager: wal_manager, _syncer: syncer });
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Durability {
     /// Ends the threads and closes the log; everything is on the device then.
     pub fn stop(&self, log: &Log) {
         drop(self.threads.lock().take());
-        if let Err(error) = self.wal_handle.close() {
+        if let Err(error) = self.durable_log.close() {
             log.warning(format_args!("The log could not be closed: {error}"));
         }
     }
@@ -297,28 +297,28 @@ struct Threads {
 
 /// The thread that calls [`WalManager::step`]; dropping it waits for its end.
 struct WalManagerThread {
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl WalManagerThread {
     fn start(
-        wal_handle: &Arc<WalHandle>,
+        durable_log: &Arc<DurableLog>,
         log_directory: &LogDirectory,
         keyspace: &Arc<Keyspace>,
         host: Arc<dyn Host>,
     ) -> io::Result<Self> {
         let (keyspace, log_directory) = (Arc::clone(keyspace), log_directory.clone());
-        let of_thread = Arc::clone(wal_handle);
+        let of_thread = Arc::clone(durable_log);
         let thread = thread::Builder::new().name("wal-manager".into());
         let thread = thread.spawn(move || run(&keyspace, of_thread, log_directory, host))?;
-        Ok(Self { wal_handle: Arc::clone(wal_handle), thread: Some(thread) })
+        Ok(Self { durable_log: Arc::clone(durable_log), thread: Some(thread) })
     }
 }
 
 impl Drop for WalManagerThread {
     fn drop(&mut self) {
-        self.wal_handle.request_end();
+        self.durable_log.request_end();
         if let Some(thread) = self.thread.take() {
             // A panic was reported when it happened.
             let _ = thread.join();
@@ -328,17 +328,17 @@ impl Drop for WalManagerThread {
 
 fn run(
     keyspace: &Keyspace,
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
     log_directory: LogDirectory,
     host: Arc<dyn Host>,
 ) {
-    let mut wal_manager = WalManager::new(keyspace, Arc::clone(&wal_handle), log_directory, host);
+    let mut wal_manager = WalManager::new(keyspace, Arc::clone(&durable_log), log_directory, host);
     loop {
-        let seen = wal_handle.asked();
+        let seen = durable_log.asked();
         match wal_manager.step(Instant::now()) {
             Next::Now => {}
-            Next::After(time) => wal_handle.await_asked(seen, Some(time)),
-            Next::Asked => wal_handle.await_asked(seen, None),
+            Next::After(time) => durable_log.await_asked(seen, Some(time)),
+            Next::Asked => durable_log.await_asked(seen, None),
             Next::End => return,
         }
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::durable_log::DurableLog;
 use super::host::{Severity, SyncHost};
-use super::wal_handle::WalHandle;
 use tierce_config::SyncPolicy;
 
 /// Under `everysec`.
@@ -18,77 +18,80 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread; dropping it ends it.
 pub(super) struct Syncer {
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Syncer {
-    pub(super) fn start(wal_handle: &Arc<WalHandle>, host: Arc<dyn SyncHost>) -> io::Result<Self> {
-        wal_handle.begin_syncing();
-        let of_thread = Arc::clone(wal_handle);
+    pub(super) fn start(
+        durable_log: &Arc<DurableLog>,
+        host: Arc<dyn SyncHost>,
+    ) -> io::Result<Self> {
+        durable_log.begin_syncing();
+        let of_thread = Arc::clone(durable_log);
         let thread = thread::Builder::new().name("log-sync".into());
         let thread = thread.spawn(move || run(&of_thread, &*host))?;
-        Ok(Self { wal_handle: Arc::clone(wal_handle), thread: Some(thread) })
+        Ok(Self { durable_log: Arc::clone(durable_log), thread: Some(thread) })
     }
 }
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.wal_handle.end_syncing();
+        self.durable_log.end_syncing();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn run(wal_handle: &WalHandle, host: &dyn SyncHost) {
-    wal_handle.exposure.note_safe(wal_handle.exposure.now_ms());
+fn run(durable_log: &DurableLog, host: &dyn SyncHost) {
+    durable_log.exposure.note_safe(durable_log.exposure.now_ms());
     let mut synced = Instant::now();
     // Up to here sessions know that they need not wait any more.
     let mut announced = 0;
     loop {
         let patience = INTERVAL.saturating_sub(synced.elapsed());
-        let Some(wanted) = wal_handle.await_demand(announced, patience) else { break };
+        let Some(wanted) = durable_log.await_demand(announced, patience) else { break };
         let mut is_due = false;
         if synced.elapsed() >= INTERVAL {
             synced = Instant::now();
-            is_due = is_due_every_second(wal_handle, host);
+            is_due = is_due_every_second(durable_log, host);
         }
-        let now_ms = wal_handle.exposure.now_ms();
-        let durable = wal_handle.durable();
+        let now_ms = durable_log.exposure.now_ms();
+        let durable = durable_log.durable();
         if wanted > durable {
             // Where all cores are busy, workers may get to append more meanwhile, which then joins the
             // group: replies to the group before come back as requests. On an idle core this returns at once.
             thread::yield_now();
-            sync(wal_handle, host, "aof-fsync-always");
-        } else if durable >= wal_handle.appended() {
-            wal_handle.exposure.note_safe(now_ms);
-            release(host, wal_handle.exposure.rest());
+            sync(durable_log, host, "aof-fsync-always");
+        } else if durable >= durable_log.appended() {
+            durable_log.exposure.note_safe(now_ms);
+            release(host, durable_log.exposure.rest());
         } else if is_due {
-            sync(wal_handle, host, "aof-fsync-everysec");
+            sync(durable_log, host, "aof-fsync-everysec");
         }
         if wanted > announced {
             // Even if the sync failed: sessions that wait for the device then end without replies.
-            announced = wanted.max(wal_handle.durable());
+            announced = wanted.max(durable_log.durable());
             host.device_reached();
         }
     }
-    release(host, wal_handle.exposure.rest());
+    release(host, durable_log.exposure.rest());
 }
 
 /// Whether any client relies on a power cut losing at most the last moment's writes.
-fn is_due_every_second(wal_handle: &WalHandle, host: &dyn SyncHost) -> bool {
-    wal_handle.exposure.take_promise() || host.sync_policy() != SyncPolicy::No
+fn is_due_every_second(durable_log: &DurableLog, host: &dyn SyncHost) -> bool {
+    durable_log.exposure.take_promise() || host.sync_policy() != SyncPolicy::No
 }
 
-fn sync(wal_handle: &WalHandle, host: &dyn SyncHost, event: &'static str) {
-    let had_write_error = wal_handle.has_write_error();
+fn sync(durable_log: &DurableLog, host: &dyn SyncHost, event: &'static str) {
+    let had_write_error = durable_log.has_write_error();
     let begun = Instant::now();
-    let begun_ms = wal_handle.exposure.begin_sync();
-    let result = wal_handle.sync();
+    let begun_ms = durable_log.exposure.begin_sync();
+    let result = durable_log.sync();
     host.note_latency(event, begun.elapsed());
     let another_follows = host.sync_policy() != SyncPolicy::No;
-    release(host, wal_handle.exposure.end_sync(begun_ms, result.is_ok(), another_follows));
+    release(host, durable_log.exposure.end_sync(begun_ms, result.is_ok(), another_follows));
     if let Err(error) = result
         && !had_write_error
     {

@@ -25,10 +25,10 @@ use tierce_keyspace::Keyspace;
 use tierce_keyspace::planted::{self, Fault};
 
 use super::compactor::{Done, Kind, Pass, Room, Step};
+use super::durable_log::DurableLog;
 use super::host::{Host, Severity, Switched};
 use super::log_directory::LogDirectory;
 use super::recovery::RecoveryError;
-use super::wal_handle::WalHandle;
 
 /// How often the size of the log is looked at, and how often at most where there may soon be no room for a pass.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// What keeps the log; see the head of the module.
 pub struct WalManager<'k> {
     keyspace: &'k Keyspace,
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
     log_directory: LogDirectory,
     host: Arc<dyn Host>,
     /// The log that takes changes but does not count yet.
@@ -106,7 +106,7 @@ enum Task {
     Wait(Next),
 }
 
-impl WalHandle {
+impl DurableLog {
     /// Asks for a log, or that there is none. The id comes back with [`Host::switched`].
     pub fn switch(&self, on: bool) -> u64 {
         self.compaction.ask(|requests| {
@@ -188,16 +188,16 @@ impl WalHandle {
 }
 
 impl<'k> WalManager<'k> {
-    /// Of a WAL handle that has its log already, or none.
+    /// Of a durable log that has its log already, or none.
     pub fn new(
         keyspace: &'k Keyspace,
-        wal_handle: Arc<WalHandle>,
+        durable_log: Arc<DurableLog>,
         log_directory: LogDirectory,
         host: Arc<dyn Host>,
     ) -> Self {
         Self {
             keyspace,
-            wal_handle,
+            durable_log,
             log_directory,
             host,
             incomplete: None,
@@ -228,8 +228,8 @@ impl<'k> WalManager<'k> {
     }
 
     fn next_task(&mut self, now: Instant) -> Task {
-        let mut requests = self.wal_handle.compaction.requests.lock();
-        let is_on = self.wal_handle.is_on();
+        let mut requests = self.durable_log.compaction.requests.lock();
+        let is_on = self.durable_log.is_on();
         if requests.log != is_on {
             return if is_on { Task::Close } else { Task::Begin };
         }
@@ -245,13 +245,13 @@ impl<'k> WalManager<'k> {
         if !is_on {
             return Task::Wait(if ends { Next::End } else { Next::Asked });
         }
-        let has_failed = self.wal_handle.log().is_none_or(|log| log.is_latched());
+        let has_failed = self.durable_log.log().is_none_or(|log| log.is_latched());
         let task = match (&self.incomplete, has_failed) {
             (Some(_), true) => return Task::Abandon,
             (Some(incomplete), false) if incomplete.is_full && wants_pass => Task::Complete,
             (Some(incomplete), false) if incomplete.is_full => self.later(Task::Complete, now),
             (Some(_), false) => self.pass_step(now, ends),
-            (None, true) if self.wal_handle.may_heal() => {
+            (None, true) if self.durable_log.may_heal() => {
                 let is_urgent = wants_pass || ends && !self.has_tried_at_end;
                 if is_urgent { Task::Begin } else { self.later(Task::Begin, now) }
             }
@@ -306,21 +306,21 @@ impl<'k> WalManager<'k> {
 
     /// Begins a log that is to take the place of whatever there is.
     fn begin(&mut self, now: Instant) {
-        let heals = self.wal_handle.is_on();
+        let heals = self.durable_log.is_on();
         self.give_up_pass();
         self.retry_at = None;
-        self.has_tried_at_end |= heals && self.wal_handle.compaction.requests.lock().ends;
+        self.has_tried_at_end |= heals && self.durable_log.compaction.requests.lock().ends;
         if heals {
             self.tell_room();
         }
         // For its lock, its descriptors and the space it has set aside. What it holds stays on disk.
-        if heals && let Err(error) = self.wal_handle.suspend() {
+        if heals && let Err(error) = self.durable_log.suspend() {
             self.warn(format_args!("The log that failed could not be closed: {error}"));
         }
         match self.try_begin(now) {
             Ok(()) => {
                 if planted::is(Fault::WriteErrorEndsTooEarly) {
-                    self.wal_handle.heal();
+                    self.durable_log.heal();
                 }
                 if !std::mem::replace(&mut self.has_told_begin, true) {
                     let what = "A log is begun; it counts when all keys are in it";
@@ -335,7 +335,7 @@ impl<'k> WalManager<'k> {
     /// Another log needs as much as all keys take. Where that is not there, an attempt takes minutes to find out.
     fn tell_room(&mut self) {
         let Some(Room { space, live }) = self.room() else { return };
-        self.wal_handle.compaction.set_needed(live);
+        self.durable_log.compaction.set_needed(live);
         if space.free < live && !std::mem::replace(&mut self.has_told_room, true) {
             let lack = self.log_directory.lack_of_room(live, &space);
             self.warn(format_args!("The log has failed, and {lack}"));
@@ -345,7 +345,7 @@ impl<'k> WalManager<'k> {
     fn try_begin(&mut self, now: Instant) -> Result<(), RecoveryError> {
         // All that is in the log that was switched off has been deleted. Its room may be needed.
         let is_empty = || self.keyspace.total_len() == 0 && self.keyspace.code().all().is_empty();
-        if !self.wal_handle.is_on() && self.wal_handle.was_on() && is_empty() {
+        if !self.durable_log.is_on() && self.durable_log.was_on() && is_empty() {
             self.log_directory.give_up()?;
         }
         let path = self.log_directory.begin()?;
@@ -359,8 +359,8 @@ impl<'k> WalManager<'k> {
             }
         };
         self.incomplete = Some(Incomplete { path, begun: now, is_full: false });
-        self.wal_handle.compaction.set_incomplete(true);
-        self.wal_handle.open(wal);
+        self.durable_log.compaction.set_incomplete(true);
+        self.durable_log.open(wal);
         self.keyspace.begin_logging();
         self.begin_pass(now);
         Ok(())
@@ -368,10 +368,10 @@ impl<'k> WalManager<'k> {
 
     /// There is still no log; the client that asked for it gets the reason.
     fn refuse_to_begin(&mut self, cause: &str) {
-        self.wal_handle.compaction.note_failure();
+        self.durable_log.compaction.note_failure();
         self.warn(format_args!("The log could not be created: {cause}"));
         let switch_id = {
-            let mut requests = self.wal_handle.compaction.requests.lock();
+            let mut requests = self.durable_log.compaction.requests.lock();
             requests.log = false;
             requests.switch_id
         };
@@ -381,18 +381,18 @@ impl<'k> WalManager<'k> {
 
     fn end_switch(&mut self, switch_id: u64, failure: Option<String>) {
         {
-            let mut requests = self.wal_handle.compaction.requests.lock();
+            let mut requests = self.durable_log.compaction.requests.lock();
             requests.ended_switch_id = requests.ended_switch_id.max(switch_id);
             requests.failure.clone_from(&failure);
         }
-        self.host.switched(&Switched { switch_id, is_on: self.wal_handle.is_on(), failure });
+        self.host.switched(&Switched { switch_id, is_on: self.durable_log.is_on(), failure });
     }
 
     /// The log that was to count has failed before it did. Nothing is lost with it: what was acknowledged is
     /// in the one that counts, or was never said to be in any.
     fn abandon(&mut self, now: Instant) {
         self.give_up_pass();
-        if let Err(error) = self.wal_handle.suspend() {
+        if let Err(error) = self.durable_log.suspend() {
             self.host.tell(
                 Severity::Verbose,
                 format_args!("The new log could not be closed before its removal: {error}"),
@@ -400,14 +400,14 @@ impl<'k> WalManager<'k> {
         }
         let Some(Incomplete { path, begun, .. }) = self.incomplete.take() else { return };
         self.discard(&path);
-        let cause = self.wal_handle.write_error().unwrap_or_default();
+        let cause = self.durable_log.write_error().unwrap_or_default();
         self.note_failed_attempt(now, begun, &cause);
     }
 
     fn note_failed_attempt(&mut self, now: Instant, begun: Instant, cause: &str) {
         let took = now.saturating_duration_since(begun);
         self.retry_at = Some(now + took.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX));
-        if self.wal_handle.compaction.note_failure() {
+        if self.durable_log.compaction.note_failure() {
             self.warn(format_args!("The log could not be rewritten: {cause}"));
         }
     }
@@ -422,10 +422,10 @@ impl<'k> WalManager<'k> {
         self.keyspace.end_logging();
         self.give_up_pass();
         (self.retry_at, self.has_told_begin, self.has_told_room) = (None, false, false);
-        if let Err(error) = self.wal_handle.close() {
+        if let Err(error) = self.durable_log.close() {
             self.warn(format_args!("The log could not be closed: {error}"));
         }
-        self.wal_handle.compaction.set_incomplete(false);
+        self.durable_log.compaction.set_incomplete(false);
         if let Some(Incomplete { path, .. }) = self.incomplete.take() {
             self.discard(&path);
         }
@@ -436,9 +436,9 @@ impl<'k> WalManager<'k> {
     }
 
     fn begin_pass(&mut self, now: Instant) {
-        let Some(log) = self.wal_handle.log() else { return };
+        let Some(log) = self.durable_log.log() else { return };
         let kind = if self.incomplete.is_some() { Kind::First } else { Kind::Again };
-        let compaction = &self.wal_handle.compaction;
+        let compaction = &self.durable_log.compaction;
         if kind == Kind::Again
             && self.room().is_some_and(|room| !compaction.fits(log.wal.bytes(), &room))
         {
@@ -448,7 +448,7 @@ impl<'k> WalManager<'k> {
             Ok(pass) => {
                 self.pass = Some(pass);
                 self.pass_goes_on = None;
-                self.wal_handle.compaction.set_running(Some(now));
+                self.durable_log.compaction.set_running(Some(now));
             }
             Err(error) => self.note_failed_pass(&error.to_string()),
         }
@@ -467,29 +467,29 @@ impl<'k> WalManager<'k> {
 
     /// Has writers wait when they have written so much more.
     fn set_room(&self, bytes: u64) {
-        let held = self.wal_handle.is_room_taken();
-        let until = self.wal_handle.appended().saturating_add(bytes);
-        self.wal_handle.compaction.set_room_until(until);
-        if held && !self.wal_handle.is_room_taken() {
+        let held = self.durable_log.is_room_taken();
+        let until = self.durable_log.appended().saturating_add(bytes);
+        self.durable_log.compaction.set_room_until(until);
+        if held && !self.durable_log.is_room_taken() {
             self.host.writers_go_on();
         }
     }
 
     fn step_pass(&mut self, now: Instant) {
         self.keep_room();
-        let hurries = self.wal_handle.has_write_error();
+        let hurries = self.durable_log.has_write_error();
         let rate = if hurries { 0 } else { self.host.settings().bytes_per_second };
         let Some(pass) = &mut self.pass else {
             // It failed, though the log has not.
             return self.begin_pass(now);
         };
-        match pass.step(&self.wal_handle, rate, now) {
+        match pass.step(&self.durable_log, rate, now) {
             Ok(Step::Underway(ahead)) => self.pass_goes_on = Some(now + ahead),
             Ok(Step::Done(done)) => self.note_passed(&done),
             Err(error) => {
                 // Once all keys are in the log only the end of the pass is left, unless the log has failed.
                 let is_at_end = pass.has_all_keys();
-                if !is_at_end || self.wal_handle.log().is_none_or(|log| log.is_latched()) {
+                if !is_at_end || self.durable_log.log().is_none_or(|log| log.is_latched()) {
                     self.give_up_pass();
                 }
                 self.note_failed_pass(&error.to_string());
@@ -501,7 +501,7 @@ impl<'k> WalManager<'k> {
     fn give_up_pass(&mut self) {
         self.pass = None;
         self.pass_goes_on = None;
-        self.wal_handle.compaction.set_running(None);
+        self.durable_log.compaction.set_running(None);
         self.set_room(u64::MAX);
     }
 
@@ -509,7 +509,7 @@ impl<'k> WalManager<'k> {
         self.give_up_pass();
         // Writers may have left little room meanwhile.
         self.check_at = None;
-        self.wal_handle.compaction.note_success(done);
+        self.durable_log.compaction.note_success(done);
         if let Some(incomplete) = &mut self.incomplete {
             incomplete.is_full = true;
         }
@@ -527,7 +527,7 @@ impl<'k> WalManager<'k> {
     fn note_failed_pass(&mut self, cause: &str) {
         // Writers wait for none. They hear what is wrong when the disk is full.
         self.set_room(u64::MAX);
-        if self.wal_handle.compaction.note_failure() {
+        if self.durable_log.compaction.note_failure() {
             self.warn(format_args!("The log could not be compacted: {cause}"));
         }
     }
@@ -538,16 +538,16 @@ impl<'k> WalManager<'k> {
         if let Err(error) = self.log_directory.complete(path) {
             // Both logs hold what was acknowledged, and either may count until this succeeds.
             self.retry_at = Some(now + RETRY_AFTER_MIN);
-            if self.wal_handle.compaction.note_failure() {
+            if self.durable_log.compaction.note_failure() {
                 self.warn(format_args!("The log could not be completed: {error}"));
             }
             return;
         }
         let Some(Incomplete { path, .. }) = self.incomplete.take() else { return };
         (self.retry_at, self.has_told_begin, self.has_told_room) = (None, false, false);
-        self.wal_handle.compaction.set_incomplete(false);
-        self.wal_handle.compaction.note_completed();
-        self.wal_handle.heal();
+        self.durable_log.compaction.set_incomplete(false);
+        self.durable_log.compaction.note_completed();
+        self.durable_log.heal();
         self.host.device_reached();
         self.host
             .tell(Severity::Notice, format_args!("All keys are in the log in {}", path.display()));
@@ -559,11 +559,11 @@ impl<'k> WalManager<'k> {
 
     fn check_size(&mut self, now: Instant) {
         self.check_at = Some(now + CHECK_EVERY);
-        let Some(log) = self.wal_handle.log() else { return };
+        let Some(log) = self.durable_log.log() else { return };
         let settings = self.host.settings();
         let live = || self.keyspace.memory().logged();
         let bytes = log.wal.bytes();
-        let compaction = &self.wal_handle.compaction;
+        let compaction = &self.durable_log.compaction;
         let room = self.room();
         if compaction.is_due(bytes, &settings, live)
             || room.is_some_and(|room| compaction.is_urgent(bytes, &room))

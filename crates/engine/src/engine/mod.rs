@@ -258,8 +258,8 @@ impl Engine {
     /// Work that is due once a second, even in an idle server; takes some microseconds.
     pub fn cron(&self) {
         self.note_latency("expire-cycle", self.keyspace.take_longest_expiry());
-        if let Some(wal_handle) = self.durability.wal_handle() {
-            self.note_latency("aof-write", wal_handle.take_longest_wait());
+        if let Some(durable_log) = self.durability.durable_log() {
+            self.note_latency("aof-write", durable_log.take_longest_wait());
         }
         self.excess.check(&self.keyspace, crate::clock::unix_ms());
         self.purge_memory_if_due();
@@ -269,7 +269,7 @@ impl Engine {
 
     /// Warns when the disk of the log fills up: once at each step.
     fn watch_disk(&self) {
-        let space = self.durability.wal_handle().and_then(|_| self.durability.disk_space());
+        let space = self.durability.durable_log().and_then(|_| self.durability.disk_space());
         let Some(space) = space.filter(|space| space.total > 0) else { return };
         let logged = self.keyspace.memory().logged();
         let (used, step) = disk_step(space.free, space.total, logged);

@@ -14,7 +14,7 @@ use tierce_keyspace::log::{LogSink, Replay};
 use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPlace, expire_due};
 
 use super::Engine;
-use crate::durability::{Durability, LogDirectory, LogOptions, RecoveryError, WalHandle};
+use crate::durability::{Durability, DurableLog, LogDirectory, LogOptions, RecoveryError};
 use crate::feed::{Feed, Follower, Reader, WAITING_BYTES_MAX};
 use crate::loading::GivenUp;
 use crate::log::Log;
@@ -85,10 +85,10 @@ impl Opening {
         crate::memory::resident_at_start();
         let (disk, dir, settings) = (Arc::clone(disk), startup.dir.clone(), config.settings());
         let log_directory = LogDirectory::new(Arc::clone(&disk), &dir, LogOptions::default());
-        let wal_handle = Arc::<WalHandle>::default();
-        let feed = Arc::new(Feed::new(Arc::clone(&wal_handle)));
+        let durable_log = Arc::<DurableLog>::default();
+        let feed = Arc::new(Feed::new(Arc::clone(&durable_log)));
         let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, startup, &feed))?);
-        let durability = Durability::new(wal_handle, log_directory);
+        let durability = Durability::new(durable_log, log_directory);
         let engine = Arc::new(Engine::new(config, keyspace, durability, log).fed_by(feed));
         engine.loading.begin();
         engine.persistence.set_start_dir(dir.clone());
@@ -249,7 +249,7 @@ impl Engine {
     fn load_snapshot(&self, settings: &Settings) -> Result<(), OpenError> {
         const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
         const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
-        if self.durability.wal_handle().is_some() {
+        if self.durability.durable_log().is_some() {
             // As in Redis, the log is what counts when there is one.
             return Ok(());
         }

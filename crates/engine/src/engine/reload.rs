@@ -126,8 +126,8 @@ impl Engine {
         all.locks().move_to(Some(StreamPlace { db, ..place }));
         drop(all);
         // The log has the data as one batch, all of which a start would read before it applies any: a pass divides it.
-        if let Some(wal_handle) = self.durability.wal_handle() {
-            wal_handle.compact_what_is_there();
+        if let Some(durable_log) = self.durability.durable_log() {
+            durable_log.compact_what_is_there();
         }
         Ok(loaded)
     }

@@ -37,7 +37,7 @@ use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{self, LogSink, RecordKind};
 
-use crate::durability::WalHandle;
+use crate::durability::DurableLog;
 use queue::{Kind, Queue, Spare};
 
 pub use queue::{Fed, FedBatch};
@@ -61,7 +61,7 @@ impl Reader {
 
 /// Where changes go: to the log, and to followers if there are any.
 pub struct Feed {
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
     /// Whether there is a follower. A hint: the queues know.
     is_followed: AtomicBool,
     /// Items that were ever appended. Written with the queues locked.
@@ -80,9 +80,9 @@ pub struct Overrun;
 
 impl Feed {
     /// A feed in front of this log.
-    pub fn new(wal_handle: Arc<WalHandle>) -> Self {
+    pub fn new(durable_log: Arc<DurableLog>) -> Self {
         Self {
-            wal_handle,
+            durable_log,
             is_followed: AtomicBool::new(false),
             position: AtomicU64::new(0),
             queues: Mutex::default(),
@@ -151,7 +151,7 @@ impl Feed {
             Reader::Replicas => Kind::ReplicasMark,
             Reader::Bucket => Kind::BucketMark,
         };
-        let is_in_log = reader != Reader::Bucket || self.wal_handle.keep(&log::cut(id));
+        let is_in_log = reader != Reader::Bucket || self.durable_log.keep(&log::cut(id));
         self.push(kind, &id.to_le_bytes(), is_in_log);
     }
 
@@ -219,7 +219,7 @@ impl Feed {
 impl LogSink for Feed {
     #[inline]
     fn append(&self, record: &[u8], kind: RecordKind) {
-        let is_in_log = self.wal_handle.keep(record);
+        let is_in_log = self.durable_log.keep(record);
         if self.is_followed() && kind == RecordKind::Change {
             self.push(Kind::Record, record, is_in_log);
         }
@@ -257,7 +257,7 @@ impl Follower {
     pub fn wait(&mut self, at_most: Duration) -> Result<FedBatch, Overrun> {
         let until = Instant::now() + at_most;
         let (feed, reader) = (&self.feed, self.reader as usize);
-        let has_write_error = || feed.wal_handle.has_write_error();
+        let has_write_error = || feed.durable_log.has_write_error();
         let mut queues = feed.queues.lock();
         queues[reader].refill(&mut self.spare);
         loop {

@@ -7,16 +7,16 @@ use super::*;
 struct Store {
     keyspace: Arc<Keyspace>,
     feed: Arc<Feed>,
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
 }
 
 impl Store {
     fn new() -> Self {
-        let wal_handle = Arc::<WalHandle>::default();
-        let feed = Arc::new(Feed::new(Arc::clone(&wal_handle)));
+        let durable_log = Arc::<DurableLog>::default();
+        let feed = Arc::new(Feed::new(Arc::clone(&durable_log)));
         let sink = Arc::clone(&feed) as Arc<dyn LogSink>;
         let options = Options { log: Some(sink), ..Options::default() };
-        Self { keyspace: Arc::new(Keyspace::new(options).unwrap()), feed, wal_handle }
+        Self { keyspace: Arc::new(Keyspace::new(options).unwrap()), feed, durable_log }
     }
 
     fn follow(&self) -> Follower {
@@ -37,7 +37,7 @@ impl Store {
         let disk = Arc::new(SimDisk::new(1));
         let options = WalOptions { background_threads: false, ..WalOptions::default() };
         let (wal, _) = Wal::open_on(Arc::clone(&disk) as _, "/wal", options, |_| Ok(())).unwrap();
-        self.wal_handle.open(wal);
+        self.durable_log.open(wal);
         self.keyspace.begin_logging();
         disk
     }
@@ -118,10 +118,10 @@ fn a_checkpoint_is_in_the_log_and_not_in_the_feed() {
     store.open_log();
     let mut follower = store.follow();
     store.set("a", "value");
-    let appended = store.wal_handle.appended();
+    let appended = store.durable_log.appended();
     let mut checkpoint = Checkpoint::begin(&store.keyspace);
     while checkpoint.step().1 == Pass::Underway {}
-    assert!(store.wal_handle.appended() > appended);
+    assert!(store.durable_log.appended() > appended);
     assert_eq!(texts(&taken(&mut follower)), ["record a\u{5}value"]);
 }
 
@@ -143,8 +143,8 @@ fn what_the_log_has_not_taken_is_held_back_until_it_is_healed() {
     let mut follower = store.follow();
     store.set("a", "one");
     disk.inject(Fault::Sync, 0);
-    store.wal_handle.sync().unwrap_err();
-    assert!(store.wal_handle.has_write_error());
+    store.durable_log.sync().unwrap_err();
+    assert!(store.durable_log.has_write_error());
     store.set("b", "refused");
     store.feed.mark(Reader::Replicas, 1);
     let mut before = taken(&mut follower);
@@ -152,7 +152,7 @@ fn what_the_log_has_not_taken_is_held_back_until_it_is_healed() {
     assert_eq!(taken(&mut follower), []);
     // Switched off, which lets clients write again.
     store.keyspace.end_logging();
-    let _ = store.wal_handle.close();
+    let _ = store.durable_log.close();
     store.set("c", "later");
     before.extend(taken(&mut follower));
     assert_eq!(

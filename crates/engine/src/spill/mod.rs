@@ -18,7 +18,7 @@ use tierce_cask::disk::{Disk, ReadDriver};
 use tierce_cask::{ColdLimits, ColdOptions, ColdStore};
 use tierce_keyspace::{Keyspace, Policy};
 
-use crate::durability::{Operator, Severity, WalHandle, cold_dir};
+use crate::durability::{DurableLog, Operator, Severity, cold_dir};
 use crate::eviction::Room;
 use spiller::{Spiller, Work};
 use tierce_config::{DirectiveId, Settings};
@@ -26,7 +26,7 @@ use tierce_config::{DirectiveId, Settings};
 /// The thread, and its state for others.
 pub struct Spill {
     keyspace: Arc<Keyspace>,
-    wal_handle: Arc<WalHandle>,
+    durable_log: Arc<DurableLog>,
     /// What reads for sessions.
     driver: OnceLock<ReadDriver>,
     /// How much is written at once, if not what is usual.
@@ -53,10 +53,10 @@ struct Calls {
 
 impl Spill {
     /// For these keys, whose log may refer to their values on disk.
-    pub fn new(keyspace: Arc<Keyspace>, wal_handle: Arc<WalHandle>) -> Self {
+    pub fn new(keyspace: Arc<Keyspace>, durable_log: Arc<DurableLog>) -> Self {
         let (driver, limits) = (OnceLock::new(), OnceLock::new());
         let (spiller, demand) = (Mutex::default(), Arc::default());
-        Self { keyspace, wal_handle, driver, limits, spiller, demand }
+        Self { keyspace, durable_log, driver, limits, spiller, demand }
     }
 
     /// Starts the thread, if values may go to disk or are there. `disk` and `dir` are for a store that
@@ -77,9 +77,10 @@ impl Spill {
                 return Ok(());
             }
             // Before the log's threads run, which know what is wanted, there is one or there is none.
-            let is_logged = self.wal_handle.is_on() || self.wal_handle.is_wanted();
+            let is_logged = self.durable_log.is_on() || self.durable_log.is_wanted();
             // What is there may belong to a log that still counts.
-            if is_logged && !self.wal_handle.sync_if_complete().is_ok_and(|is_complete| is_complete)
+            if is_logged
+                && !self.durable_log.sync_if_complete().is_ok_and(|is_complete| is_complete)
             {
                 return Err("the log is not complete yet".to_owned());
             }
@@ -91,7 +92,7 @@ impl Spill {
             self.choose_driver(settings, &*operator)?;
             let work = Work {
                 keyspace: Arc::clone(keyspace),
-                wal_handle: Arc::clone(&self.wal_handle),
+                durable_log: Arc::clone(&self.durable_log),
                 demand: Arc::clone(&self.demand),
                 limits: self.limits(),
                 operator,

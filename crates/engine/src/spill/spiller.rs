@@ -25,7 +25,7 @@ use tierce_cask::{ColdLimits, ColdStore, Durable, Origin};
 use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch, gather_cold, leave_to_disk};
 
 use super::Demand;
-use crate::durability::{Operator, Severity, WalHandle};
+use crate::durability::{DurableLog, Operator, Severity};
 
 /// One part in this many of the limit. Between the two are values for a few writes at a small limit of 40 MB; and
 /// a 32nd is what data falls behind the limit at most.
@@ -65,7 +65,7 @@ const SPARSE_PART: u64 = 8;
 /// What the thread works on.
 pub(super) struct Work {
     pub(super) keyspace: Arc<Keyspace>,
-    pub(super) wal_handle: Arc<WalHandle>,
+    pub(super) durable_log: Arc<DurableLog>,
     pub(super) demand: Arc<Demand>,
     /// How much is written at once.
     pub(super) limits: ColdLimits,
@@ -210,7 +210,7 @@ fn write(
         return Ok(0);
     }
     // Without a log it is unknown after a crash that it is there.
-    let durable = if work.wal_handle.may_refer() { Durable::Yes } else { Durable::No };
+    let durable = if work.durable_log.may_refer() { Durable::Yes } else { Durable::No };
     leave_room_for_log(work, store);
     let spilled = store.write(batch.values(), durable, origin).map(|places| {
         let now_ms = crate::clock::unix_ms();
@@ -223,13 +223,13 @@ fn write(
 /// Has the store leave compaction of the log its room.
 fn leave_room_for_log(work: &Work, store: &ColdStore) {
     if let Some(space) = store.space() {
-        store.leave_free(work.wal_handle.room_for_compaction(&work.keyspace, space));
+        store.leave_free(work.durable_log.room_for_compaction(&work.keyspace, space));
     }
 }
 
 /// True if compaction of the log will make room: until then writers wait.
 fn log_makes_room(work: &Work, store: &ColdStore) -> bool {
-    store.space().is_some_and(|space| work.wal_handle.makes_room(&work.keyspace, space))
+    store.space().is_some_and(|space| work.durable_log.makes_room(&work.keyspace, space))
 }
 
 fn fail(work: &Work, state: &mut SpillerState, error: &tierce_cask::Error) {
@@ -284,7 +284,7 @@ fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_cask::Error>
     work.keyspace.locks().pass_all_shards();
     // A log that has failed, or is about to make place for another one, may still refer to them, and is
     // what the next start may have to rely on.
-    if !work.wal_handle.sync_if_complete()? {
+    if !work.durable_log.sync_if_complete()? {
         return Ok(());
     }
     store.remove(&dead)

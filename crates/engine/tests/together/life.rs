@@ -51,9 +51,9 @@ struct Sight {
 
 impl<'k, 'w> Life<'k, 'w> {
     pub fn begin(world: &'w mut World, started: &'k Started) -> Self {
-        let Started { keyspace, wal_handle, log_directory, host, .. } = started;
+        let Started { keyspace, durable_log, log_directory, host, .. } = started;
         let wal_manager =
-            WalManager::new(keyspace, Arc::clone(wal_handle), log_directory.clone(), host.clone());
+            WalManager::new(keyspace, Arc::clone(durable_log), log_directory.clone(), host.clone());
         Self {
             world,
             keyspace,
@@ -98,8 +98,8 @@ impl<'k, 'w> Life<'k, 'w> {
             let Next::After(_) = self.keep()? else { continue };
             self.patience += Duration::from_secs(60);
         }
-        let wal_handle = &self.started.wal_handle;
-        let (write_error, is_incomplete) = (wal_handle.write_error(), self.sight().is_incomplete);
+        let durable_log = &self.started.durable_log;
+        let (write_error, is_incomplete) = (durable_log.write_error(), self.sight().is_incomplete);
         match write_error {
             Some(cause) if is_passing(&cause) => Err(format!("this does not heal: {cause}")),
             None if is_incomplete => Err("the log does not become complete".to_owned()),
@@ -116,14 +116,14 @@ impl<'k, 'w> Life<'k, 'w> {
             Step::Expire => expire_due(&mut self.keyspace.locks(), now_ms),
             Step::Evict => self.evict(),
             Step::Sync => {
-                if self.started.wal_handle.sync().is_ok() && self.is_sound() {
+                if self.started.durable_log.sync().is_ok() && self.is_sound() {
                     self.world.past.note_synced();
                 }
             }
-            Step::Compact => _ = self.started.wal_handle.compact(),
+            Step::Compact => _ = self.started.durable_log.compact(),
             Step::SwitchLog(on) => {
                 self.wants_log = *on;
-                self.started.wal_handle.switch(*on);
+                self.started.durable_log.switch(*on);
             }
             Step::Keep(times) => {
                 for _ in 0..*times {
@@ -165,12 +165,12 @@ impl<'k, 'w> Life<'k, 'w> {
 
     /// Changes go to a log that takes them.
     fn is_sound(&self) -> bool {
-        self.started.wal_handle.is_on() && !self.started.wal_handle.has_write_error()
+        self.started.durable_log.is_on() && !self.started.durable_log.has_write_error()
     }
 
     /// What the server asks before each write.
     fn refuses_writes(&self) -> bool {
-        self.started.wal_handle.is_on() && self.started.wal_handle.has_write_error()
+        self.started.durable_log.is_on() && self.started.durable_log.has_write_error()
     }
 
     /// What was done before the log failed was acknowledged.
@@ -226,8 +226,8 @@ impl<'k, 'w> Life<'k, 'w> {
     }
 
     fn sight(&self) -> Sight {
-        let figures = self.started.wal_handle.compaction_figures();
-        let is_on = self.started.wal_handle.is_on();
+        let figures = self.started.durable_log.compaction_figures();
+        let is_on = self.started.durable_log.is_on();
         Sight { is_on, is_incomplete: figures.is_incomplete, passes: figures.passes }
     }
 
@@ -255,10 +255,11 @@ impl<'k, 'w> Life<'k, 'w> {
         // A log that was called complete, without that having been synced, may count.
         self.world.may_count |= after.is_incomplete && self.world.has_newer_mark();
         self.note_written();
-        let wal_handle = &self.started.wal_handle;
-        let is_settled = wal_handle.switching().is_none() && wal_handle.switch_failure().is_none();
-        if is_settled && self.wants_log != wal_handle.is_on() {
-            return Err(format!("the log was switched, and on is {}", wal_handle.is_on()));
+        let durable_log = &self.started.durable_log;
+        let is_settled =
+            durable_log.switching().is_none() && durable_log.switch_failure().is_none();
+        if is_settled && self.wants_log != durable_log.is_on() {
+            return Err(format!("the log was switched, and on is {}", durable_log.is_on()));
         }
         Ok(next)
     }
@@ -269,7 +270,7 @@ impl<'k, 'w> Life<'k, 'w> {
 
     /// As the server does. Whether it succeeded.
     fn spill(&mut self) -> bool {
-        let durable = if self.started.wal_handle.may_refer() { Durable::Yes } else { Durable::No };
+        let durable = if self.started.durable_log.may_refer() { Durable::Yes } else { Durable::No };
         let written = self.store().write(self.batch.values(), durable, Origin::Memory);
         if let Ok(places) = &written {
             leave_to_disk(&mut self.keyspace.locks(), &self.batch, places, self.world.now_ms);
@@ -294,7 +295,7 @@ impl<'k, 'w> Life<'k, 'w> {
             return;
         }
         self.keyspace.locks().pass_all_shards();
-        if self.started.wal_handle.sync_if_complete().is_ok_and(|is_complete| is_complete) {
+        if self.started.durable_log.sync_if_complete().is_ok_and(|is_complete| is_complete) {
             // What cannot be removed is removed by the next start.
             let _ = self.store().remove(&dead);
             let _ = self.store().restore_reserve();
@@ -316,7 +317,7 @@ impl<'k, 'w> Life<'k, 'w> {
     /// The server ends in an orderly way.
     fn end(mut self, before: Guarantees) -> Result<Death, Failure> {
         self.saving = None;
-        self.started.wal_handle.request_end();
+        self.started.durable_log.request_end();
         for _ in 0..1000 {
             match self.keep()? {
                 Next::End => break,

@@ -10,7 +10,7 @@ use tierce_cask::disk::{Disk, SimDisk};
 use tierce_cask::{ColdOptions, ColdStore, WalOptions};
 use tierce_collections::{ListLimits, PackedLimits, SetLimits, StreamLimits};
 use tierce_engine::durability::{
-    CompactionSettings, Host, LogDirectory, LogOptions, Operator, Severity, Switched, WalHandle,
+    CompactionSettings, DurableLog, Host, LogDirectory, LogOptions, Operator, Severity, Switched,
     recover,
 };
 use tierce_engine::loading::Loading;
@@ -71,7 +71,7 @@ impl Host for NoHost {
 /// A server that has loaded its log, without the threads.
 pub struct Started {
     pub keyspace: Arc<Keyspace>,
-    pub wal_handle: Arc<WalHandle>,
+    pub durable_log: Arc<DurableLog>,
     pub log_directory: LogDirectory,
     pub host: Arc<NoHost>,
     pub evictions: Arc<Evictions>,
@@ -100,12 +100,12 @@ impl Started {
         let growth_percentage = one_of([0, 0, 100]);
         let host = CompactionSettings { growth_percentage, bytes_min: 4000, bytes_per_second: 0 };
         let host = Arc::new(NoHost(host));
-        let (wal_handle, evictions) = (Arc::<WalHandle>::default(), Arc::<Evictions>::default());
+        let (durable_log, evictions) = (Arc::<DurableLog>::default(), Arc::<Evictions>::default());
         let options = Options {
             shards: 4,
             databases: DATABASES,
             seed: random.below(u64::MAX),
-            log: Some(Arc::clone(&wal_handle) as Arc<dyn LogSink>),
+            log: Some(Arc::clone(&durable_log) as Arc<dyn LogSink>),
             log_sizes,
             ..Options::default()
         };
@@ -115,7 +115,7 @@ impl Started {
         keyspace.set_limits(&limits());
         let options = LogOptions { wal, cold: cold.clone(), loaders: NonZeroUsize::new(1) };
         let log_directory = LogDirectory::new(Arc::clone(&disk), Path::new(DIR), options);
-        recover(&wal_handle, &keyspace, &log_directory, &*host, false, &Loading::default())
+        recover(&durable_log, &keyspace, &log_directory, &*host, false, &Loading::default())
             .map_err(|error| error.to_string())?;
         if keyspace.cold_store().is_none() {
             let store = ColdStore::open(disk, Path::new(DIR).join("cold"), cold);
@@ -123,7 +123,7 @@ impl Started {
             store.finish_recovery().map_err(|error| error.to_string())?;
             keyspace.set_cold_store(Arc::new(store));
         }
-        Ok(Self { keyspace, wal_handle, log_directory, host, evictions })
+        Ok(Self { keyspace, durable_log, log_directory, host, evictions })
     }
 }
 

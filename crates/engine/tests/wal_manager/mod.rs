@@ -17,13 +17,13 @@ use world::{World, contents, found, start};
 /// A disk with a log in which there is a large list.
 fn prepared() -> Moment {
     let disk = SimDisk::new(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("an empty disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("an empty disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
     world.fill();
     for _ in 0..20 {
         assert!(world.write());
     }
-    world.wal_handle.sync().expect("the disk works");
+    world.durable_log.sync().expect("the disk works");
     disk.now()
 }
 
@@ -32,12 +32,12 @@ fn live(world: &mut World<'_>, mut look: impl FnMut(&World<'_>)) {
     const STEPS_MAX: usize = 400;
     for wish in ["compact", "off", "on", "off", "on and end"] {
         match wish {
-            "compact" => _ = world.wal_handle.compact(),
-            "off" => _ = world.wal_handle.switch(false),
-            _ => _ = world.wal_handle.switch(true),
+            "compact" => _ = world.durable_log.compact(),
+            "off" => _ = world.durable_log.switch(false),
+            _ => _ = world.durable_log.switch(true),
         }
         if wish == "on and end" {
-            world.wal_handle.request_end();
+            world.durable_log.request_end();
         }
         for _ in 0..STEPS_MAX {
             world.write();
@@ -60,8 +60,8 @@ fn stride() -> usize {
 fn survives(prepared: &Moment, at: u64, mishap: Mishap, syncs: bool) -> bool {
     let context = format!("{mishap:?} at operation {at}, syncs: {syncs}");
     let disk = FaultyDisk::new(prepared.after_kill(at));
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), syncs);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), syncs);
     disk.fail_at(disk.operations() + at, mishap);
     let mut is_checked = false;
     live(&mut world, |world| {
@@ -80,7 +80,11 @@ fn survives(prepared: &Moment, at: u64, mishap: Mishap, syncs: bool) -> bool {
     world.check(&disk.inner, at, &context);
     if mishap != Mishap::Broken {
         // It has passed, and so has what came of it.
-        assert!(!world.wal_handle.has_write_error(), "{context}: {:#?}", world.program.told.lock());
+        assert!(
+            !world.durable_log.has_write_error(),
+            "{context}: {:#?}",
+            world.program.told.lock()
+        );
     }
     true
 }
@@ -104,8 +108,8 @@ fn a_start_that_fails_removes_nothing() {
     let prepared = prepared();
     // The disk in the middle of a switch, with all that a start has to sort out.
     let disk = prepared.after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
     disk.record_history();
     live(&mut world, |_| {});
     let moments = disk.take_history();
@@ -136,14 +140,14 @@ fn a_start_that_fails_removes_nothing() {
 #[test]
 fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
     for round in 0..3 {
         disk.set_capacity(Some(disk.used() + 20_000));
         while world.write() {
             world.step();
         }
-        let cause = world.wal_handle.write_error().expect("a cause");
+        let cause = world.durable_log.write_error().expect("a cause");
         assert!(cause.contains("no space left"), "{cause}");
         // Attempts come and fail, some of them for another reason.
         for step in 0..200 {
@@ -152,7 +156,7 @@ fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
             }
             world.step();
             assert!(!world.write(), "acknowledged on a full disk");
-            assert_eq!(world.wal_handle.write_error().as_ref(), Some(&cause));
+            assert_eq!(world.durable_log.write_error().as_ref(), Some(&cause));
             if step % 20 == 0 {
                 world.check(&disk, step, "full");
             }
@@ -163,7 +167,7 @@ fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
         assert_eq!(told.len(), 1, "{told:?}");
         disk.set_capacity(None);
         let steps =
-            (0..).take_while(|_| world.step() && world.wal_handle.has_write_error()).count();
+            (0..).take_while(|_| world.step() && world.durable_log.has_write_error()).count();
         assert!(steps < 1000 && world.write(), "{steps} steps, {:?}", world.program.told.lock());
         world.check(&disk, round, "healed");
     }
@@ -173,21 +177,21 @@ fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
 #[test]
 fn a_sync_that_failed_heals_by_off_and_on_only() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
     disk.inject(Fault::Sync, 0);
     assert!(!world.write());
     for _ in 0..20 {
         world.step();
         world.now += Duration::from_secs(60);
     }
-    assert!(world.wal_handle.has_write_error());
-    let switch_id = world.wal_handle.switch(false);
+    assert!(world.durable_log.has_write_error());
+    let switch_id = world.durable_log.switch(false);
     assert!(world.run(100));
     let is_off = Switched { switch_id, is_on: false, failure: None };
     assert_eq!(world.answer(), Some(is_off));
-    assert!(!world.wal_handle.is_on() && world.write());
-    world.wal_handle.switch(true);
+    assert!(!world.durable_log.is_on() && world.write());
+    world.durable_log.switch(true);
     assert!(world.run(1000) && world.write());
     world.check(&disk, 1, "on again");
 }
@@ -196,22 +200,22 @@ fn a_sync_that_failed_heals_by_off_and_on_only() {
 #[test]
 fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
-    world.wal_handle.switch(false);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
+    world.durable_log.switch(false);
     assert!(world.run(100));
     disk.set_capacity(Some(disk.used()));
     for _ in 0..3 {
-        let switch_id = world.wal_handle.switch(true);
+        let switch_id = world.durable_log.switch(true);
         assert!(world.run(100));
         let answer = world.answer().expect("an answer");
         assert_eq!((answer.switch_id, answer.is_on), (switch_id, false));
         assert!(answer.failure.is_some_and(|cause| cause.contains("no space left")));
-        assert!(!world.wal_handle.is_on() && !world.wal_handle.is_wanted());
+        assert!(!world.durable_log.is_on() && !world.durable_log.is_wanted());
         world.check(&disk, switch_id, "as it was left");
     }
     disk.set_capacity(None);
-    let switch_id = world.wal_handle.switch(true);
+    let switch_id = world.durable_log.switch(true);
     assert!(world.run(1000));
     assert_eq!(world.answer(), Some(Switched { switch_id, is_on: true, failure: None }));
     assert!(world.write());
@@ -222,13 +226,13 @@ fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
 #[test]
 fn a_switch_that_is_queued_is_not_lost_at_the_end() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
-    world.wal_handle.switch(false);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
+    world.durable_log.switch(false);
     assert!(world.run(100));
     world.write();
-    world.wal_handle.switch(true);
-    world.wal_handle.request_end();
+    world.durable_log.switch(true);
+    world.durable_log.request_end();
     assert!(world.run(1000));
     world.check(&disk, 1, "at the end");
     assert_eq!(world.kept, world.memory, "the log counts");
@@ -241,28 +245,28 @@ fn completing_a_log_is_tried_again() {
     for fault in [Fault::Open, Fault::SyncDir] {
         for ends_in_off in [false, true] {
             let disk = prepared().after_kill(1);
-            let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-            let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
-            world.wal_handle.switch(false);
+            let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+            let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
+            world.durable_log.switch(false);
             assert!(world.run(100));
-            world.wal_handle.switch(true);
-            let passes = world.wal_handle.compaction_figures().passes;
-            while world.wal_handle.compaction_figures().passes == passes {
+            world.durable_log.switch(true);
+            let passes = world.durable_log.compaction_figures().passes;
+            while world.durable_log.compaction_figures().passes == passes {
                 assert!(world.step());
             }
             disk.inject(fault, 0);
             assert!(world.step());
-            assert!(world.wal_handle.compaction_figures().is_incomplete, "{fault:?}");
+            assert!(world.durable_log.compaction_figures().is_incomplete, "{fault:?}");
             world.check(&disk, 1, "between the steps");
             if ends_in_off {
-                world.wal_handle.switch(false);
+                world.durable_log.switch(false);
                 assert!(world.run(100));
                 // It is as if it had not been begun.
                 assert_ne!(world.kept, world.memory);
                 assert_eq!(found(&disk.now().after_power_cut(3)), world.kept);
             } else {
                 assert!(world.run(100));
-                let figures = world.wal_handle.compaction_figures();
+                let figures = world.durable_log.compaction_figures();
                 assert_eq!((figures.passes, figures.failures_in_a_row), (passes + 1, 0));
                 assert_eq!(world.kept, world.memory);
                 assert_eq!(found(&disk.now().after_power_cut(3)), world.memory);
@@ -275,16 +279,16 @@ fn completing_a_log_is_tried_again() {
 #[test]
 fn a_log_that_fails_while_it_is_completed_is_no_log() {
     let disk = FaultyDisk::new(prepared().after_kill(1));
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, Arc::clone(&wal_handle), Arc::new(disk.clone()), true);
-    world.wal_handle.switch(false);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, Arc::clone(&durable_log), Arc::new(disk.clone()), true);
+    world.durable_log.switch(false);
     assert!(world.run(100));
-    world.wal_handle.switch(true);
+    world.durable_log.switch(true);
     let (others, full) = (Arc::clone(&keyspace), disk.inner.clone());
     disk.at_completion(move || {
         full.set_capacity(Some(full.used()));
         let key = others.key(b"of another");
-        while !wal_handle.has_write_error() {
+        while !durable_log.has_write_error() {
             let mut locks = others.locks();
             let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
             db.set(key, &[b'v'; 5000], Expiry::Never).expect("short");
@@ -308,16 +312,16 @@ fn a_pass_that_cannot_drop_what_is_older_is_not_begun_anew() {
     let prepared = prepared();
     let pass = |fails_at: Option<u64>| {
         let disk = FaultyDisk::new(prepared.after_kill(1));
-        let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-        let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
+        let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+        let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
         let before = disk.operations();
         fails_at.into_iter().for_each(|at| disk.fail_at(before + at, Mishap::NoSpace));
-        world.wal_handle.compact().expect("no pass is underway");
-        while world.wal_handle.compaction_figures().passes == 0 && disk.operations() < 10_000 {
+        world.durable_log.compact().expect("no pass is underway");
+        while world.durable_log.compaction_figures().passes == 0 && disk.operations() < 10_000 {
             world.step();
         }
-        let figures = world.wal_handle.compaction_figures();
-        assert!(!world.wal_handle.has_write_error());
+        let figures = world.durable_log.compaction_figures();
+        assert!(!world.durable_log.has_write_error());
         (disk.operations() - before, figures.passes, figures.bytes_written)
     };
     let (operations, passes, written) = pass(None);
@@ -333,21 +337,21 @@ fn a_pass_that_cannot_drop_what_is_older_is_not_begun_anew() {
 #[test]
 fn a_disk_of_three_times_the_live_data_is_never_full() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), false);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), false);
     (0..200).for_each(|_| assert!(world.overwrite()));
     disk.set_capacity(Some(3 * keyspace.memory().entries));
-    let before = world.wal_handle.appended();
+    let before = world.durable_log.appended();
     for _ in 0..3000 {
         assert!(
             world.overwrite(),
             "{:?} {:#?}",
-            world.wal_handle.write_error(),
+            world.durable_log.write_error(),
             world.program.told.lock()
         );
         world.step();
     }
-    assert!(world.wal_handle.appended() - before > 10 * keyspace.memory().entries);
+    assert!(world.durable_log.appended() - before > 10 * keyspace.memory().entries);
     world.check(&disk, 1, "full of garbage");
     // Who writes no more leaves no pass behind that goes on for ever.
     assert!((0..1000).any(|_| !world.step()), "it comes to rest");
@@ -358,26 +362,26 @@ fn a_disk_of_three_times_the_live_data_is_never_full() {
 #[test]
 fn a_write_error_that_does_not_heal_ends_a_pass_and_the_waiting_for_it() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), false);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), false);
     (0..200).for_each(|_| assert!(world.overwrite()));
     disk.set_capacity(Some(3 * keyspace.memory().entries));
-    while world.wal_handle.compaction_figures().running.is_none() {
+    while world.durable_log.compaction_figures().running.is_none() {
         assert!(world.overwrite());
         world.step();
     }
     world.step();
-    while !world.wal_handle.keeps_room() {
+    while !world.durable_log.keeps_room() {
         assert!(world.overwrite());
     }
-    assert!(world.wal_handle.compaction_figures().running.is_some(), "they wait for the pass");
+    assert!(world.durable_log.compaction_figures().running.is_some(), "they wait for the pass");
     disk.inject(Fault::Sync, 0);
-    world.wal_handle.sync().expect_err("the device fails");
-    assert!(!world.wal_handle.keeps_room(), "writers hear of the failure at once");
+    world.durable_log.sync().expect_err("the device fails");
+    assert!(!world.durable_log.keeps_room(), "writers hear of the failure at once");
     while world.wal_manager.step(world.now) == Next::Now {}
-    assert!(world.wal_handle.has_write_error());
-    assert!(world.wal_handle.compaction_figures().running.is_none(), "INFO tells of a pass");
-    let refused = world.wal_handle.compact().expect_err("no device error heals by itself");
+    assert!(world.durable_log.has_write_error());
+    assert!(world.durable_log.compaction_figures().running.is_none(), "INFO tells of a pass");
+    let refused = world.durable_log.compact().expect_err("no device error heals by itself");
     assert!(matches!(refused, NotCompacted::Failed(cause) if cause.contains("sync")));
 }
 
@@ -386,8 +390,8 @@ fn a_write_error_that_does_not_heal_ends_a_pass_and_the_waiting_for_it() {
 #[test]
 fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
     disk.set_capacity(Some(disk.used() + 20_000));
     while world.write() {
         world.step();
@@ -398,16 +402,16 @@ fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
     let Next::After(_) = world.wal_manager.step(world.now) else {
         panic!("the next one comes later")
     };
-    world.wal_handle.compact().expect("an attempt");
+    world.durable_log.compact().expect("an attempt");
     for _ in 0..1000 {
         // Time stands still.
         world.wal_manager.step(world.now);
     }
-    assert!(!world.wal_handle.has_write_error() && world.write());
+    assert!(!world.durable_log.has_write_error() && world.write());
 
     disk.inject(Fault::Sync, 0);
     assert!(!world.write());
-    let refused = world.wal_handle.compact().expect_err("no device error heals by itself");
+    let refused = world.durable_log.compact().expect_err("no device error heals by itself");
     assert!(matches!(refused, NotCompacted::Failed(cause) if cause.contains("sync")));
 }
 
@@ -415,19 +419,19 @@ fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
 #[test]
 fn a_pass_without_room_costs_nothing_but_itself() {
     let disk = prepared().after_kill(1);
-    let (keyspace, wal_handle) = start(Arc::new(disk.clone())).expect("a sound disk");
-    let mut world = World::new(&keyspace, wal_handle, Arc::new(disk.clone()), true);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
     disk.set_capacity(Some(disk.used() + 20_000));
-    world.wal_handle.compact().expect("no pass is underway");
+    world.durable_log.compact().expect("no pass is underway");
     world.run(20);
-    let figures = world.wal_handle.compaction_figures();
+    let figures = world.durable_log.compaction_figures();
     assert!(figures.failures_in_a_row > 0);
     assert!(figures.running.is_none() && figures.bytes_written == 0);
-    assert!(!world.wal_handle.keeps_room(), "writers wait for nothing");
-    assert!(!world.wal_handle.has_write_error() && world.write());
+    assert!(!world.durable_log.keeps_room(), "writers wait for nothing");
+    assert!(!world.durable_log.has_write_error() && world.write());
     disk.set_capacity(None);
-    world.wal_handle.compact().expect("no pass is underway");
+    world.durable_log.compact().expect("no pass is underway");
     assert!(world.run(1000));
-    let figures = world.wal_handle.compaction_figures();
+    let figures = world.durable_log.compaction_figures();
     assert_eq!((figures.passes, figures.failures_in_a_row), (1, 0));
 }

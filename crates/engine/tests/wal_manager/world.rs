@@ -12,8 +12,8 @@ use tierce_cask::WalOptions;
 use tierce_cask::disk::{Disk, SimDisk};
 use tierce_collections::List;
 use tierce_engine::durability::{
-    CompactionSettings, Host, LogDirectory, LogOptions, Next, Operator, RecoveryError, Severity,
-    Switched, WalHandle, WalManager, recover,
+    CompactionSettings, DurableLog, Host, LogDirectory, LogOptions, Next, Operator, RecoveryError,
+    Severity, Switched, WalManager, recover,
 };
 use tierce_engine::loading::Loading;
 use tierce_keyspace::log::LogSink;
@@ -68,20 +68,20 @@ pub fn log_directory(disk: Arc<dyn Disk>) -> LogDirectory {
     LogDirectory::new(disk, Path::new(DIR), LogOptions { wal, loaders, ..LogOptions::default() })
 }
 
-/// A keyspace whose changes go to the WAL handle once that has a log.
-pub fn keyspace(wal_handle: &Arc<WalHandle>) -> Arc<Keyspace> {
-    let log = Some(Arc::clone(wal_handle) as Arc<dyn LogSink>);
+/// A keyspace whose changes go to the durable log once that has a log.
+pub fn keyspace(durable_log: &Arc<DurableLog>) -> Arc<Keyspace> {
+    let log = Some(Arc::clone(durable_log) as Arc<dyn LogSink>);
     let options = Options { shards: 2, databases: 1, log, ..Options::default() };
     Arc::new(Keyspace::new(options).expect("sound options"))
 }
 
 /// Starts on what is on a disk.
-pub fn start(disk: Arc<dyn Disk>) -> Result<(Arc<Keyspace>, Arc<WalHandle>), RecoveryError> {
-    let wal_handle = Arc::<WalHandle>::default();
-    let keyspace = keyspace(&wal_handle);
+pub fn start(disk: Arc<dyn Disk>) -> Result<(Arc<Keyspace>, Arc<DurableLog>), RecoveryError> {
+    let durable_log = Arc::<DurableLog>::default();
+    let keyspace = keyspace(&durable_log);
     let (program, loading) = (Program::default(), Loading::default());
-    recover(&wal_handle, &keyspace, &log_directory(disk), &program, false, &loading)?;
-    Ok((keyspace, wal_handle))
+    recover(&durable_log, &keyspace, &log_directory(disk), &program, false, &loading)?;
+    Ok((keyspace, durable_log))
 }
 
 pub fn contents(keyspace: &Keyspace) -> State {
@@ -108,7 +108,7 @@ pub fn found(image: &SimDisk) -> State {
 /// Everything there is at run time, and what of it was acknowledged.
 pub struct World<'k> {
     keyspace: &'k Keyspace,
-    pub wal_handle: Arc<WalHandle>,
+    pub durable_log: Arc<DurableLog>,
     pub program: Arc<Program>,
     pub wal_manager: WalManager<'k>,
     pub now: Instant,
@@ -125,18 +125,18 @@ pub struct World<'k> {
 impl<'k> World<'k> {
     pub fn new(
         keyspace: &'k Keyspace,
-        wal_handle: Arc<WalHandle>,
+        durable_log: Arc<DurableLog>,
         disk: Arc<dyn Disk>,
         syncs: bool,
     ) -> Self {
         let program = Arc::<Program>::default();
         let host = Arc::clone(&program) as Arc<dyn Host>;
         let wal_manager =
-            WalManager::new(keyspace, Arc::clone(&wal_handle), log_directory(disk), host);
+            WalManager::new(keyspace, Arc::clone(&durable_log), log_directory(disk), host);
         let memory = contents(keyspace);
         let kept = memory.clone();
         let now = Instant::now();
-        Self { keyspace, wal_handle, program, wal_manager, now, kept, memory, syncs, writes: 0 }
+        Self { keyspace, durable_log, program, wal_manager, now, kept, memory, syncs, writes: 0 }
     }
 
     fn list(&self, name: &[u8], elements: &[Vec<u8>]) {
@@ -151,15 +151,15 @@ impl<'k> World<'k> {
 
     /// Whether there is a log that counts and holds all that was acknowledged.
     fn is_kept(&self) -> bool {
-        let wal_handle = &self.wal_handle;
-        wal_handle.is_on()
-            && !wal_handle.has_write_error()
-            && !wal_handle.compaction_figures().is_incomplete
+        let durable_log = &self.durable_log;
+        durable_log.is_on()
+            && !durable_log.has_write_error()
+            && !durable_log.compaction_figures().is_incomplete
     }
 
     /// Executes the next write, unless writes are refused. Whether it was acknowledged.
     pub fn write(&mut self) -> bool {
-        if self.wal_handle.has_write_error() {
+        if self.durable_log.has_write_error() {
             return false;
         }
         self.writes += 1;
@@ -175,18 +175,18 @@ impl<'k> World<'k> {
             self.list(b"list", std::slice::from_ref(&element));
             self.memory.entry(b"list".to_vec()).or_default().push(element);
         }
-        // Errors are in the WAL handle as a write error.
-        let _ = if self.syncs { self.wal_handle.sync() } else { Ok(()) };
+        // Errors are in the durable log as a write error.
+        let _ = if self.syncs { self.durable_log.sync() } else { Ok(()) };
         if self.is_kept() {
             self.kept.clone_from(&self.memory);
         }
-        !self.wal_handle.has_write_error()
+        !self.durable_log.has_write_error()
     }
 
     /// Writes one of a few keys again, so that there is no more live data than before. Whether it was
     /// acknowledged, or waits.
     pub fn overwrite(&mut self) -> bool {
-        if self.wal_handle.keeps_room() {
+        if self.durable_log.keeps_room() {
             return true;
         }
         self.writes += 1;
@@ -201,7 +201,7 @@ impl<'k> World<'k> {
         if self.is_kept() {
             self.kept.clone_from(&self.memory);
         }
-        !self.wal_handle.has_write_error()
+        !self.durable_log.has_write_error()
     }
 
     /// Makes a list that a pass writes in parts.
@@ -209,7 +209,7 @@ impl<'k> World<'k> {
         let elements: Vec<_> = (0..LARGE_LIST).map(|n| format!("{n:0600}").into_bytes()).collect();
         self.list(b"list", &elements);
         self.memory.insert(b"list".to_vec(), elements);
-        self.wal_handle.sync().expect("the disk works");
+        self.durable_log.sync().expect("the disk works");
         if self.is_kept() {
             self.kept.clone_from(&self.memory);
         }
@@ -222,7 +222,7 @@ impl<'k> World<'k> {
         if self.is_kept() {
             self.kept.clone_from(&self.memory);
         }
-        let is_settled = self.is_kept() && self.wal_handle.compaction_figures().running.is_none();
+        let is_settled = self.is_kept() && self.durable_log.compaction_figures().running.is_none();
         match next {
             Next::Now => true,
             Next::After(time) => {

@@ -345,8 +345,8 @@ impl Follow {
             self.joining.place.write(known).map_err(unwritten)?;
         }
         // After a power cut, this directory is to have what it claims to go on from.
-        let wal_handle = server.durability.wal_handle();
-        if wal_handle.is_some_and(|wal| wal.sync().is_err() || wal.has_write_error()) {
+        let durable_log = server.durability.durable_log();
+        if durable_log.is_some_and(|wal| wal.sync().is_err() || wal.has_write_error()) {
             return Ok(None);
         }
         let right = match (is_forced, is_own) {

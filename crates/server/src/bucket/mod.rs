@@ -41,7 +41,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tierce_bucket::{End, Group, Location, Moment, Owner, Restore, Right, Runtime, Store, probe};
-use tierce_engine::durability::TailSearch;
+use tierce_engine::durability::CutSearch;
 use tierce_engine::feed::Reader;
 use tokio::time::timeout;
 
@@ -226,7 +226,7 @@ impl Looked {
             if cut.object + 1 < end.floor {
                 return Err(BucketError::Refused { url, refusal: Refusal::Behind });
             }
-            opening.engine().durability.search(TailSearch::new(cut.id, max));
+            opening.engine().durability.search(CutSearch::new(cut.id, max));
         }
         server.bucket.update(|figures| {
             (figures.epoch, figures.number) = (end.epoch, end.number);

@@ -423,9 +423,9 @@ impl Uploader {
     /// Has the local device what is appended next: after a power cut, this directory is never behind the bucket.
     fn sync_here(&mut self, in_flight: u64) -> Result<(), Stop> {
         loop {
-            let Some(wal_handle) = self.server.durability.wal_handle() else { return Ok(()) };
+            let Some(durable_log) = self.server.durability.durable_log() else { return Ok(()) };
             // While the log has failed nothing new comes from the feed, but some may have been taken.
-            if !wal_handle.has_write_error() && wal_handle.sync().is_ok() {
+            if !durable_log.has_write_error() && durable_log.sync().is_ok() {
                 return Ok(());
             }
             self.watch.failed("the local log has failed, and the bucket waits for it");
@@ -500,7 +500,7 @@ impl Uploader {
     /// in the one with which the server ends.
     fn has_all(&self) -> bool {
         let has_failed =
-            self.server.durability.wal_handle().is_some_and(|wal| wal.has_write_error());
+            self.server.durability.durable_log().is_some_and(|wal| wal.has_write_error());
         !has_failed && self.server.feed.waiting_bytes_of(Reader::Bucket) == 0
     }
 }

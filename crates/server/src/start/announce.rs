@@ -96,7 +96,7 @@ fn facts(instance: &Instance) -> Vec<(&'static str, String)> {
     let dir = format!("{}, {}", startup.dir.display(), contents(instance));
     facts.push((
         "data",
-        match (server.durability.wal_handle(), settings.word(APPENDFSYNC)) {
+        match (server.durability.durable_log(), settings.word(APPENDFSYNC)) {
             (None, _) => format!("in memory only (appendonly is off), snapshots in {dir}"),
             (_, "always") => format!("{dir}, on disk before each reply"),
             (_, "no") => format!("{dir}, on disk when the kernel writes it (appendfsync no)"),

@@ -54,7 +54,7 @@ impl Instance {
         let place = last_place(&server).filter(|_| server.keyspace.stats().changes == changes);
         server.persistence.give_up();
         server.persistence.set_last_place(place);
-        let is_told = place.is_some() && server.durability.wal_handle().is_none();
+        let is_told = place.is_some() && server.durability.durable_log().is_none();
         if saves && (server.unsaved_changes() > 0 || is_told) {
             // Some requests were under way when the first snapshot began, which could not know the place either.
             save_before_end(&server);

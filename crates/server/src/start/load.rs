@@ -106,7 +106,7 @@ impl Loops {
             }
         })?;
         if of_redis == OfRedis::TakeOver {
-            let holding = match engine.durability.wal_handle() {
+            let holding = match engine.durability.durable_log() {
                 Some(_) => Holding::Locked,
                 None => Holding::Shared,
             };

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use tierce_cask::disk::{Fault, SimDisk};
-use tierce_engine::durability::{LogDirectory, LogOptions, Operator, Severity, WalHandle, recover};
+use tierce_engine::durability::{
+    DurableLog, LogDirectory, LogOptions, Operator, Severity, recover,
+};
 use tierce_engine::loading::Loading;
 use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
@@ -213,11 +215,11 @@ fn what_has_expired_at_the_end_is_gone_from_the_log() {
     // A read removes it.
     wait_until("its time has come", || set.elapsed().is_ok_and(|time| time.as_millis() > 2));
     drop(server);
-    let wal_handle = Arc::<WalHandle>::default();
+    let durable_log = Arc::<DurableLog>::default();
     let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
     let home = LogDirectory::new(Arc::new(disk), &std::env::temp_dir(), LogOptions::default());
     let loading = Loading::default();
-    recover(&wal_handle, &keyspace, &home, &Silent, false, &loading).unwrap();
+    recover(&durable_log, &keyspace, &home, &Silent, false, &loading).unwrap();
     // Time stands still while a log is loaded.
     assert_eq!(keyspace.len(DbIndex::ZERO), 1);
 }

@@ -44,10 +44,10 @@ pub(super) static COMMANDS: &[Defined] = &[
 ];
 
 fn compact(ctx: &mut Context<'_, '_>) -> Done {
-    let Some(wal_handle) = ctx.kernel.durability.wal_handle() else {
+    let Some(durable_log) = ctx.kernel.durability.durable_log() else {
         return Err(CommandError::new("ERR There is no log to compact: appendonly is off"));
     };
-    wal_handle.compact().map_err(|why| match why {
+    durable_log.compact().map_err(|why| match why {
         NotCompacted::Underway => {
             CommandError::new("ERR Background append only file rewriting already in progress")
         }
@@ -75,25 +75,25 @@ fn wait(ctx: &mut Context<'_, '_>, [numlocal, numreplicas, timeout]: [&[u8]; 3])
         return Err(CommandError::new("ERR WAITAOF cannot be used with replica instances"));
     }
     // What this connection did before is in the log, for none of its shards is locked any more.
-    let wal_handle = ctx.kernel.durability.wal_handle();
-    if local > 0 && wal_handle.is_none() {
+    let durable_log = ctx.kernel.durability.durable_log();
+    if local > 0 && durable_log.is_none() {
         let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
         return Err(CommandError::new(text));
     }
     if replicas > 0 || !ctx.mode.may_wait() {
         // A transaction does not wait, and what it has changed itself goes to the log at its end.
-        let here = wal_handle.map(|wal_handle| wal_handle.appended());
+        let here = durable_log.map(|durable_log| durable_log.appended());
         let wanted = Wanted::Synced { here, needs_here: local > 0, replicas };
-        if let Some(wal_handle) = wal_handle.filter(|_| local > 0) {
-            wal_handle.demand(wal_handle.appended());
+        if let Some(durable_log) = durable_log.filter(|_| local > 0) {
+            durable_log.demand(durable_log.appended());
         }
         ctx.kernel.confirm(ctx.caller, ctx.mode, &mut ctx.reply, wanted, patience);
         return Ok(());
     }
-    if let Some(wal_handle) = wal_handle.filter(|_| local > 0) {
-        let position = wal_handle.appended();
+    if let Some(durable_log) = durable_log.filter(|_| local > 0) {
+        let position = durable_log.appended();
         match patience {
-            Patience::Ms(patience_ms) if position > wal_handle.durable() => {
+            Patience::Ms(patience_ms) if position > durable_log.durable() => {
                 ctx.caller.waits.logged.note(position, ReplyBarrier::default());
                 ctx.caller.wait_for(Awaited::Device { position, patience_ms });
                 return Ok(());

@@ -46,7 +46,7 @@ impl Kernel {
         };
         let is_here = match wanted {
             Wanted::Synced { here: Some(at), .. } => {
-                self.durability.wal_handle().is_some_and(|wal_handle| wal_handle.durable() >= at)
+                self.durability.durable_log().is_some_and(|durable_log| durable_log.durable() >= at)
             }
             _ => false,
         };

@@ -6,7 +6,7 @@
 //! however fast the stream goes on: the next one, and the latest that the primary has asked for.
 
 use crate::config::SyncPolicy;
-use crate::durability::WalHandle;
+use crate::durability::DurableLog;
 use crate::server::Server;
 
 /// A position in the log and one in the feed, and the offset in the stream that belongs to them.
@@ -19,8 +19,8 @@ struct Mark {
 
 impl Mark {
     /// What is applied up to `offset`, and nothing behind it.
-    fn here(server: &Server, wal_handle: &WalHandle, offset: u64) -> Self {
-        Self { log: wal_handle.appended(), feed: server.feed.position(), offset }
+    fn here(server: &Server, durable_log: &DurableLog, offset: u64) -> Self {
+        Self { log: durable_log.appended(), feed: server.feed.position(), offset }
     }
 
     fn is_reached(self, durable: Durable) -> bool {
@@ -38,7 +38,7 @@ struct Durable {
 impl Durable {
     fn of(server: &Server) -> Self {
         // Without a log nothing is to be waited for any more.
-        let log = server.durability.wal_handle().map_or(u64::MAX, |handle| counted(handle));
+        let log = server.durability.durable_log().map_or(u64::MAX, |handle| counted(handle));
         let feed = if needs_bucket(server) { server.bucket.committed() } else { u64::MAX };
         Self { log, feed }
     }
@@ -59,27 +59,27 @@ pub(super) struct Logged {
 impl Logged {
     /// What is on the device of a stream that is applied up to `applied`; `None` without a log.
     pub(super) fn offset(&mut self, server: &Server, applied: u64) -> Option<u64> {
-        let wal_handle = server.durability.wal_handle()?;
+        let durable_log = server.durability.durable_log()?;
         self.advance(Durable::of(server));
-        if self.next.is_none() && self.offset < applied && !wal_handle.has_write_error() {
-            self.next = Some(Mark::here(server, wal_handle, applied));
+        if self.next.is_none() && self.offset < applied && !durable_log.has_write_error() {
+            self.next = Some(Mark::here(server, durable_log, applied));
         }
         Some(self.offset)
     }
 
     /// The primary wants to hear when everything up to `applied` is on the device, which begins to be so at once.
     pub(super) fn demand(&mut self, server: &Server, applied: u64) {
-        let Some(wal_handle) = server.durability.wal_handle() else { return };
-        if wal_handle.has_write_error() {
+        let Some(durable_log) = server.durability.durable_log() else { return };
+        if durable_log.has_write_error() {
             return;
         }
-        let mark = Mark::here(server, wal_handle, applied);
+        let mark = Mark::here(server, durable_log, applied);
         match self.next {
             None => self.next = Some(mark),
             Some(_) => self.latest = Some(mark),
         }
         self.is_awaited = true;
-        wal_handle.demand(mark.log);
+        durable_log.demand(mark.log);
     }
 
     /// Whether the primary waits for a sync here.
@@ -117,11 +117,11 @@ fn needs_bucket(server: &Server) -> bool {
 /// Everything up to this position in the log survives a power cut: nothing of a log that does not have all keys yet, as
 /// the one before it counts so long. Nor of one that has not taken something: what was applied since is not in it,
 /// wherever its positions are.
-fn counted(wal_handle: &WalHandle) -> u64 {
+fn counted(durable_log: &DurableLog) -> u64 {
     // In this order: what was on the device of a log that has become complete since counts, and what was applied before
     // it failed is not behind that.
-    let durable = wal_handle.durable();
-    match wal_handle.is_complete() && !wal_handle.has_write_error() {
+    let durable = durable_log.durable();
+    match durable_log.is_complete() && !durable_log.has_write_error() {
         true => durable,
         false => 0,
     }

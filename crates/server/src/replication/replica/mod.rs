@@ -370,9 +370,9 @@ impl<'s> Session<'s> {
     /// With `appendfsync always` what was applied is soon on the device: one sync for all that came together.
     fn demand_sync(&self) {
         if self.server.config.live().appendfsync() == SyncPolicy::Always
-            && let Some(wal_handle) = self.server.durability.wal_handle()
+            && let Some(durable_log) = self.server.durability.durable_log()
         {
-            wal_handle.demand(wal_handle.appended());
+            durable_log.demand(durable_log.appended());
         }
     }
 

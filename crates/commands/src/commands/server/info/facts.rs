@@ -74,7 +74,8 @@ impl<'a> Facts<'a> {
 
     /// The log of writes, if there is one.
     pub(super) fn log(&self) -> Option<&WalFigures> {
-        let figures = || self.kernel.durability.wal_handle().map(|wal_handle| wal_handle.figures());
+        let figures =
+            || self.kernel.durability.durable_log().map(|durable_log| durable_log.figures());
         self.log.get_or_init(figures).as_ref()
     }
 

@@ -1,7 +1,7 @@
 //! The log as the keyspace and the sessions see it.
 //!
 //! A change is appended while its shard is locked, after the request has been executed. So it cannot be undone
-//! when the log fails: the WAL handle then has a *write error*. From that moment writes are refused, and
+//! when the log fails: the durable log then has a *write error*. From that moment writes are refused, and
 //! connections whose replies have not been sent are closed without them: nothing is acknowledged that is not
 //! in the log. Memory is ahead of the log by unacknowledged changes, which readers see.
 //!
@@ -29,7 +29,7 @@ use super::exposure::Exposure;
 
 /// The log of the keyspace.
 #[derive(Default)]
-pub struct WalHandle {
+pub struct DurableLog {
     /// Whether there is a log, or is to be one again after a write error.
     is_on: AtomicBool,
     /// Whether there was a log and it was switched off. It is still on disk, and may count at the next
@@ -105,14 +105,14 @@ pub struct WalFigures {
     pub write_error: Option<String>,
 }
 
-impl LogSink for WalHandle {
+impl LogSink for DurableLog {
     #[inline]
     fn append(&self, record: &[u8], _: RecordKind) {
         self.keep(record);
     }
 }
 
-impl WalHandle {
+impl DurableLog {
     /// Appends a record to the log, if there is one. `false` if the log should have it, and has not.
     #[inline]
     pub(crate) fn keep(&self, record: &[u8]) -> bool {
@@ -361,14 +361,14 @@ mod tests {
 
     use super::*;
 
-    /// A cause that looks at the WAL handle while it is told.
+    /// A cause that looks at the durable log while it is told.
     #[derive(Default)]
-    struct Witness(OnceLock<(Arc<WalHandle>, OnceLock<bool>)>);
+    struct Witness(OnceLock<(Arc<DurableLog>, OnceLock<bool>)>);
 
     impl fmt::Display for Witness {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let (wal_handle, was_latched) = self.0.get().expect("set before it fails");
-            was_latched.get_or_init(|| wal_handle.log().is_some_and(|log| log.is_latched()));
+            let (durable_log, was_latched) = self.0.get().expect("set before it fails");
+            was_latched.get_or_init(|| durable_log.log().is_some_and(|log| log.is_latched()));
             f.write_str("a failed device")
         }
     }
@@ -390,28 +390,28 @@ mod tests {
 
     impl std::error::Error for Cause {}
 
-    fn wal_handle() -> Arc<WalHandle> {
+    fn durable_log() -> Arc<DurableLog> {
         let options = WalOptions { background_threads: false, ..WalOptions::default() };
         let disk = Arc::new(SimDisk::new(1));
         let (wal, _) = Wal::open_on(disk, "/wal", options, |_| Ok(())).expect("an empty disk");
-        let wal_handle = Arc::<WalHandle>::default();
-        wal_handle.open(wal);
-        wal_handle
+        let durable_log = Arc::<DurableLog>::default();
+        durable_log.open(wal);
+        durable_log
     }
 
     /// A writer whose write a latched log has not taken has to find a write error, or it acknowledges it.
     #[test]
     fn a_log_is_not_latched_before_there_is_a_write_error() {
-        let wal_handle = wal_handle();
+        let durable_log = durable_log();
         let cause = Cause::default();
-        assert!(cause.0.0.set((Arc::clone(&wal_handle), OnceLock::new())).is_ok());
+        assert!(cause.0.0.set((Arc::clone(&durable_log), OnceLock::new())).is_ok());
         let source = Arc::new(io::Error::other(cause.clone()));
         let error = Error::Io { action: "sync", path: Path::new("/wal").to_owned(), source };
-        let log = wal_handle.log().expect("it was opened");
-        wal_handle.hurt(&log, &error);
+        let log = durable_log.log().expect("it was opened");
+        durable_log.hurt(&log, &error);
         let (_, was_latched) = cause.0.0.get().expect("set above");
         assert_eq!(was_latched.get(), Some(&false), "while the write error was noted");
-        assert!(log.is_latched() && wal_handle.has_write_error());
-        assert!(wal_handle.write_error().is_some_and(|cause| cause.contains("a failed device")));
+        assert!(log.is_latched() && durable_log.has_write_error());
+        assert!(durable_log.write_error().is_some_and(|cause| cause.contains("a failed device")));
     }
 }

@@ -5,7 +5,7 @@ use tierce_keyspace::log::{Malformed, Sieve, Sifted, no_place};
 
 /// Looks for a [cut](tierce_keyspace::log::cut), and keeps the changes behind it.
 #[derive(Debug)]
-pub struct TailSearch {
+pub struct CutSearch {
     cut: u64,
     /// No more than this is kept.
     bytes_max: usize,
@@ -15,7 +15,7 @@ pub struct TailSearch {
     found: Option<Vec<Vec<u8>>>,
 }
 
-impl TailSearch {
+impl CutSearch {
     /// The search for the cut with this number, and for at most so many bytes behind it.
     #[must_use]
     pub fn new(cut: u64, bytes_max: usize) -> Self {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn found(records: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
-        let mut search = TailSearch::new(7, 100);
+        let mut search = CutSearch::new(7, 100);
         records.iter().for_each(|record| search.take(record).expect("a record"));
         search.finish()
     }
