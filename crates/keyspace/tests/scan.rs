@@ -119,7 +119,7 @@ fn expired_keys_stay_while_another_server_decides() {
     (0..20).for_each(|random| assert_eq!(draw(random << 59), Some(b"stays".to_vec())));
     assert_eq!(keyspace.len(DbIndex::ZERO), 11);
     for_each_entry(&mut keyspace.locks(), DbIndex::ZERO, 50, |entry| {
-        assert_eq!(entry.key(), b"stays")
+        assert_eq!(entry.key(), b"stays");
     });
 }
 

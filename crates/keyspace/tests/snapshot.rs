@@ -177,7 +177,7 @@ impl World {
             Step::Wait(ms) => self.now_ms += ms,
             Step::ExpireDue => expire_due(&mut self.keyspace.locks(), now_ms),
             Step::Swap(a, b) => {
-                swap_dbs(&mut self.keyspace.locks(), self.db(a), self.db(b), self.now_ms)
+                swap_dbs(&mut self.keyspace.locks(), self.db(a), self.db(b), self.now_ms);
             }
             Step::Flush(db, freeing) => {
                 flush_dbs(&mut self.keyspace.locks(), [self.db(db)], freeing);

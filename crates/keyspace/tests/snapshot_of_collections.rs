@@ -310,7 +310,7 @@ impl World {
                 self.keyspace.set_eviction(&Eviction::default());
             }
             Step::Swap(a, b) => {
-                swap_dbs(&mut self.keyspace.locks(), self.db(a), self.db(b), self.now_ms)
+                swap_dbs(&mut self.keyspace.locks(), self.db(a), self.db(b), self.now_ms);
             }
             Step::Flush(db, freeing) => {
                 flush_dbs(&mut self.keyspace.locks(), [self.db(db)], freeing);

@@ -136,7 +136,7 @@ impl World {
         let mut spilled = 0;
         for db in replayed.db_indices() {
             for_each_entry(&mut replayed.locks(), db, NOW_MS, |entry| {
-                spilled += u64::from(entry.is_spilled())
+                spilled += u64::from(entry.is_spilled());
             });
         }
         spilled

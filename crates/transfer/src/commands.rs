@@ -149,7 +149,7 @@ mod tests {
         let db = keyspace.db_index(0).unwrap();
         let mut values = Vec::new();
         for_each_entry(&mut keyspace.locks(), db, 2000, |entry| {
-            values.push(entry.string().unwrap().to_vec())
+            values.push(entry.string().unwrap().to_vec());
         });
         assert_eq!(values, [b"6"]);
         assert_eq!(keyspace.len(keyspace.db_index(3).unwrap()), 1);

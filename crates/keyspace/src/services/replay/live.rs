@@ -166,7 +166,7 @@ impl LiveReplay {
                     CodeEditor::lock(locks).put(kind, name, source);
                 }
                 Op::Code { kind, name, source: None } => {
-                    _ = CodeEditor::lock(locks).remove(kind, name)
+                    _ = CodeEditor::lock(locks).remove(kind, name);
                 }
             }
         }
