@@ -30,7 +30,7 @@ macro_rules! all_types {
 }
 pub(crate) use all_types;
 
-/// How large collections of a form are, and for large ones, if they can be saved in slices.
+/// The size of collections of a form, and for large ones, if they can be saved in slices.
 enum Size {
     Small,
     Sliced,
@@ -87,13 +87,13 @@ macro_rules! kinds_and_forms {
 all_types!(kinds_and_forms);
 
 impl Form {
-    /// Whether it is one small block, which an edit goes through, or copies, anyway.
+    /// True if it is one small block, which an edit goes through, or copies, anyway.
     #[inline]
     pub const fn is_small(self) -> bool {
         matches!(self.size(), Size::Small)
     }
 
-    /// Whether collections of this form can be saved in slices.
+    /// True if collections of this form can be saved in slices.
     #[inline]
     pub const fn has_slices(self) -> bool {
         matches!(self.size(), Size::Sliced)

@@ -1,8 +1,8 @@
 //! A connection of any protocol, and how it gets the replies that it waits for.
 
 use std::sync::Arc;
-use tierce_keyspace::forget_waiter;
 
+use tierce_keyspace::forget_waiter;
 use tierce_net::{ConnMut, Ticket};
 use tierce_output::{Output, OutputClass};
 use tierce_wire::resp::Proto;

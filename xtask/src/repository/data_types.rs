@@ -6,7 +6,7 @@
 
 use super::layers::{CRATES, Source, sources};
 
-/// What is sorted sets' own: a crate, and the beginning of a path in its sources.
+/// Sorted sets' own: a crate, and the beginning of a path in its sources.
 const OWN: [(&str, &str); 4] = [
     ("collections", "sorted_set/"),
     ("keyspace", "data/collections/sorted_set.rs"),

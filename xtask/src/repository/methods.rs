@@ -1,6 +1,6 @@
 //! Methods: those of a type stand in few files, and none is called in a folder below the one that has it.
 //!
-//! Who calls a method imports its type, and not the file that has the method. So neither `layers` nor `circles` sees
+//! A caller of a method imports its type, and not the file that has the method. So neither `layers` nor `circles` sees
 //! that arrow.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +68,7 @@ fn type_with_methods(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), arguments)).filter(|_| name.starts_with(char::is_uppercase))
 }
 
-/// What follows the parameters in angle brackets with which a text begins.
+/// The text behind the parameters in angle brackets with which it begins.
 fn behind_parameters(text: &str) -> &str {
     let mut depth = 0;
     let end = text.find(|c| {
@@ -78,7 +78,7 @@ fn behind_parameters(text: &str) -> &str {
     end.map_or("", |end| &text[end + 1..])
 }
 
-/// What is wrong with how many files have methods of a type.
+/// Types with methods in too many files, a sentence for each.
 fn spread(of: &str, sources: &[Source]) -> Vec<String> {
     let by_type = methods_by_type(sources).into_iter();
     let faults = by_type.filter(|(_, files)| files.len() > FILES_MAX);

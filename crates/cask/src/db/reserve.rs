@@ -66,7 +66,7 @@ fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
 }
 
 /// Makes the reserve as large as it should be. Says whether it is, also to those who ask if it is short.
-pub(crate) fn restore_reserve(store: &Store) -> Result<bool> {
+pub(super) fn restore_reserve(store: &Store) -> Result<bool> {
     if store.purpose == Purpose::Log {
         return Ok(true);
     }
@@ -82,7 +82,7 @@ pub(crate) fn restore_reserve(store: &Store) -> Result<bool> {
 }
 
 /// Refuses puts while the reserve is not whole.
-pub(crate) fn check_reserve(store: &Store, write: &Write) -> Result<()> {
+pub(super) fn check_reserve(store: &Store, write: &Write) -> Result<()> {
     if !store.reserve.is_short() || write.only_deletes() || restore_reserve(store)? {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub(crate) fn check_reserve(store: &Store, write: &Write) -> Result<()> {
 }
 
 /// Sets space aside in a segment that a lane writes.
-pub(crate) fn set_segment_space_aside(
+pub(super) fn set_segment_space_aside(
     store: &Store,
     segment: &Segment,
     needed: u64,

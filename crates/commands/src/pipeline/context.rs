@@ -333,7 +333,7 @@ impl<'k> Context<'_, 'k> {
     /// # Errors
     /// An interrupt when another thread holds the shard of one for long.
     #[cold]
-    pub(crate) fn remember_reads(&mut self) -> Result<(), CommandError> {
+    fn remember_reads(&mut self) -> Result<(), CommandError> {
         let spec = self.command.spec;
         // What a program reads is remembered when it does so.
         if !spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::PROGRAM) {

@@ -26,14 +26,14 @@ pub(crate) fn concerns(caller: &Caller, command: &Command, writes: bool) -> bool
 
 /// What tells a client where the primary is, if this server is a replica.
 #[cold]
-pub(crate) fn redirection(kernel: &Kernel) -> Option<CommandError> {
+pub(super) fn redirection(kernel: &Kernel) -> Option<CommandError> {
     let primary = kernel.role.following()?.primary;
     Some(CommandError::text(format!("REDIRECT {primary}")))
 }
 
 /// The same for a client that may not understand it.
 #[cold]
-pub(crate) fn redirection_of(kernel: &Kernel, caller: &Caller) -> Option<CommandError> {
+pub(super) fn redirection_of(kernel: &Kernel, caller: &Caller) -> Option<CommandError> {
     let is_understood = caller.client.has(ClientFlags::REDIRECTS);
     is_understood.then(|| redirection(kernel)).flatten()
 }

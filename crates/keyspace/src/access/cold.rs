@@ -62,7 +62,7 @@ pub(crate) fn fetch<'d>(db: &'d mut Db<'_>, key: Key<'_>) -> Result<Option<&'d m
 
 /// Brings the figures up to date with an entry whose location has changed, and releases the old one.
 #[cold]
-pub(crate) fn account_cold(db: &mut Db<'_>, before: ColdAccounting, after: ColdAccounting) {
+pub(super) fn account_cold(db: &mut Db<'_>, before: ColdAccounting, after: ColdAccounting) {
     let at = db.at;
     if let Some(location) = before.location
         && after.location != before.location

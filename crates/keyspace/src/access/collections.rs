@@ -87,7 +87,7 @@ impl Db<'_> {
         let result = edit(&mut editor);
         let Editor { has_changed, serves_waiters, .. } = editor;
         let is_gone = value.is_all_due(at.now_ms) && !at.keyspace.is_following();
-        let is_empty = (value.is_empty() || is_gone) && !T::STAYS_EMPTY;
+        let is_empty = value.vanishes() || is_gone;
         let after = CollectionAccounting::of(&*value);
         drop(value);
         // Only then, as otherwise the nothing that it is most often would be moved first.

@@ -508,8 +508,8 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// The same for an edit of a collection, which may have removed its last element: then [`Event::Del`]
-    /// follows.
+    /// Does what [`Db::event`] does for an edit of a collection, which may have removed its last element: then
+    /// [`Event::Del`] follows.
     #[inline]
     pub fn event_of_edit(&mut self, event: Event, key: Key<'_>) {
         self.event(event, key);

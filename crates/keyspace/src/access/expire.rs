@@ -62,7 +62,7 @@ fn remove_next(db: &mut Db<'_>, until_ms: i64) -> bool {
 }
 
 /// Brings the figures and the heap up to date with an entry whose deadline has changed.
-pub(crate) fn account_deadline(
+pub(super) fn account_deadline(
     db: &mut Db<'_>,
     hash: KeyHash,
     before: Option<i64>,

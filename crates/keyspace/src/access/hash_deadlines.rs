@@ -60,7 +60,7 @@ pub(crate) fn expire_next_fields(db: &mut Db<'_>) {
 }
 
 /// When a live field of a key expires, the earliest of them.
-pub(crate) fn next_expiry_of_fields(db: &mut Db<'_>, key: Key<'_>) -> Option<i64> {
+fn next_expiry_of_fields(db: &mut Db<'_>, key: Key<'_>) -> Option<i64> {
     let now_ms = db.at.now_ms;
     let entry = db.find(key)?;
     entry.next_field_deadline_ms()?;
@@ -102,7 +102,7 @@ fn arm_fields_again(db: &mut Db<'_>, hash: KeyHash) {
 }
 
 /// Brings the heap up to date with a hash whose earliest deadline of a field has changed.
-pub(crate) fn account_fields(
+pub(super) fn account_fields(
     db: &mut Db<'_>,
     hash: KeyHash,
     before: Option<i64>,

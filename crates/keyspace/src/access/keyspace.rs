@@ -36,9 +36,9 @@ use crate::registries::watch::registry::Board;
 /// At most this many shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
 
-/// A keyspace of fewer keys than this is mostly in the processor's caches, where the locks cost
-/// more than the misses. About the number of keys whose index and short values fill a megabyte.
-const KEYS_MIN: u64 = 16 * 1024;
+/// In a keyspace of fewer keys than this, prefetching does not pay: it is mostly in the processor's caches, where locks
+/// cost more than misses. About the number of keys whose index and short values fill a megabyte.
+const PREFETCH_KEYS_MIN: u64 = 16 * 1024;
 
 /// How a keyspace is built.
 #[derive(Clone)]
@@ -119,9 +119,9 @@ pub struct Keyspace {
     /// A bound for writes to come; relaxed, for it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
-    pub(crate) lazy_free: LazyFreeQueue,
+    pub(super) lazy_free: LazyFreeQueue,
     version_base: u64,
-    pub(crate) log: Option<BatchSink>,
+    pub(super) log: Option<BatchSink>,
     /// Where the data are in the stream of a primary.
     pub(crate) stream_place: KnownPlace,
     /// Bytes of the copies that commands compute from.
@@ -145,7 +145,7 @@ pub struct Keyspace {
     pub(crate) cached: Cached,
     /// For watchers.
     pub(crate) watches: Arc<Board>,
-    pub(crate) code: CodeStore,
+    pub(super) code: CodeStore,
     /// Where values are that are not in memory.
     pub(crate) cold: OnceLock<Arc<ColdStore>>,
     /// Whether a value has ever been nowhere else.
@@ -318,12 +318,12 @@ impl Keyspace {
         before
     }
 
-    /// Whether [`ShardLocks::prefetch`](crate::ShardLocks::prefetch) pays for keys of this database, judged by the size
+    /// True if [`ShardLocks::prefetch`](crate::ShardLocks::prefetch) pays for keys of this database, judged by the size
     /// of one shard's part.
     #[inline]
     pub fn gains_from_prefetch(&self, db: DbIndex) -> bool {
         let keys = self.slots[0].stats.dbs.get(db).keys.get();
-        keys * self.shard_count() as u64 >= KEYS_MIN
+        keys * self.shard_count() as u64 >= PREFETCH_KEYS_MIN
     }
 
     /// The number of shards.

@@ -1,4 +1,4 @@
-//! Who hears of changes: the log, followers, listeners to events, clients that wait for keys, watch or cache them.
+//! The receivers of changes: the log, followers, listeners to events, clients that wait for keys, watch or cache them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::change::log::batch::BatchSink;
 use crate::registries::cached::{Cached, InvalidationSink};
 
 impl Keyspace {
-    /// From now on changes go to the log of [`Options::log`], except in shards that are locked at
+    /// From now on changes go to the log of [`Options::log`](crate::Options::log), except in shards that are locked at
     /// this moment. So a [`Checkpoint`](crate::log::Checkpoint) that begins afterwards misses none.
     pub fn begin_logging(&self) {
         self.interest.set_log(self.log.is_some());
@@ -23,8 +23,8 @@ impl Keyspace {
     }
 
     /// From now on changes are recorded for a follower, too, whether or not there is a log that makes them durable: the
-    /// sink of [`Options::log`] gets them, except for those in shards that are locked at this moment. So a
-    /// follower knows all that happens after a moment at which all shards are locked.
+    /// sink of [`Options::log`](crate::Options::log) gets them, except for those in shards that are locked at this
+    /// moment. So a follower knows all that happens after a moment at which all shards are locked.
     pub fn begin_following(&self) {
         self.interest.set_followed(self.log.is_some());
     }
@@ -61,7 +61,7 @@ impl Keyspace {
     }
 
     /// Which events are collected from now on, except in shards that are locked at this moment; see
-    /// [`ShardLocks::look_for_event_classes`].
+    /// [`ShardLocks::look_for_event_classes`](crate::ShardLocks::look_for_event_classes).
     pub fn set_event_classes(&self, classes: EventClasses) {
         self.interest.set_classes(classes);
     }

@@ -1,4 +1,4 @@
-//! What the data take: memory and its limit, the store for values on disk, and freeing what is in no database any more.
+//! Memory that the data take, and its limit; the store for values on disk; freeing what is in no database any more.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -115,7 +115,7 @@ fn tell_watchers_of_all(locks: &mut ShardLocks<'_>) {
 
 /// Leaves unserved keys to other threads; no shard is held.
 #[cold]
-pub(crate) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
+pub(super) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
     let Unserved { keys, callback } = &locks.keyspace().unserved;
     // Without anybody to serve there are no waiters either.
     let Some(callback) = callback.get() else { return };
@@ -132,7 +132,7 @@ pub(crate) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
 }
 
 /// Takes a waiter out that was registered under an undo log, as if it had never come.
-pub(crate) fn withdraw_waiter(locks: &mut ShardLocks<'_>, waiter: &Waiter) {
+pub(super) fn withdraw_waiter(locks: &mut ShardLocks<'_>, waiter: &Waiter) {
     waiter.state.withdraw();
     if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
         try_forget(locks, waiter).expect("its shards are locked");

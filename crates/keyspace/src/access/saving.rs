@@ -31,7 +31,7 @@ fn running_snapshot(keyspace: &Keyspace) -> Option<Arc<Backlog>> {
 
 /// To be called with an entry that is about to come under another key, if it is being saved.
 #[cold]
-pub(crate) fn save_moved(keyspace: &Keyspace, id: SnapshotId, db: DbIndex, entry: &mut Entry) {
+pub(super) fn save_moved(keyspace: &Keyspace, id: SnapshotId, db: DbIndex, entry: &mut Entry) {
     let backlog = running_snapshot(keyspace);
     let key = entry.key().to_vec();
     if !backlog.is_some_and(|backlog| backlog.larges.move_to(id, db, &key)) {
@@ -75,7 +75,7 @@ pub(crate) fn save_flushed(keyspace: &Keyspace, table: &mut Flushed, key: &[u8])
 
 /// To be called in place of dropping what is being saved. What no snapshot needs any more is freed lazily.
 #[cold]
-pub(crate) fn save_removed(keyspace: &Keyspace, id: SnapshotId, value: OutOfLine) {
+pub(super) fn save_removed(keyspace: &Keyspace, id: SnapshotId, value: OutOfLine) {
     let OutOfLine::Collection(collection) = value else { return };
     let refused = match running_snapshot(keyspace) {
         Some(backlog) => backlog.larges.hand_over(id, collection),

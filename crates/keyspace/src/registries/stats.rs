@@ -113,7 +113,7 @@ impl ShardStats {
     }
 }
 
-/// What happened since the start or the last reset.
+/// What happened since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -125,13 +125,13 @@ pub struct Stats {
     pub expired: u64,
     /// Keys removed because memory ran short.
     pub evicted: u64,
-    /// Changes to keys since the start, whatever was reset.
+    /// Changes to keys.
     pub changes: u64,
-    /// Times that a thread waited for the lock of a shard since the start, whatever was reset.
+    /// Times that a thread waited for the lock of a shard.
     pub lock_waits: u64,
-    /// Nanoseconds that the reaper has spent on expiry since the start, whatever was reset.
+    /// Nanoseconds that the reaper has spent on expiry.
     pub expiry_nanos: u64,
-    /// Values and tables that the reaper has freed since the start, whatever was reset.
+    /// Values and tables that the reaper has freed.
     pub lazily_freed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Naming what has happened to keys, and telling the listeners.
+//! Events of whole databases, and delivering events to the listeners.
 
 use crate::access::shard_locks::ShardLocks;
 use crate::change::event::Event;
@@ -37,14 +37,14 @@ pub fn has_events(locks: &mut ShardLocks<'_>) -> bool {
     locks.thread.effects.noted().is_some_and(|notices| !notices.events.is_empty())
 }
 
-#[cfg(debug_assertions)]
 /// From now on it is noted which keys change, and for which an event is named.
+#[cfg(debug_assertions)]
 pub fn begin_naming(locks: &mut ShardLocks<'_>) {
     *locks.thread.effects.naming.0.get_mut() = Some(Named::default());
 }
 
-#[cfg(debug_assertions)]
 /// A key that has changed since [`begin_naming`] without an event that says so, if there is one.
+#[cfg(debug_assertions)]
 pub fn end_naming(locks: &mut ShardLocks<'_>) -> Option<(DbIndex, Box<[u8]>)> {
     let Named { changed, named } = std::mem::take(locks.thread.effects.naming.0.get_mut())?;
     changed.into_iter().find(|key| !named.contains(key))

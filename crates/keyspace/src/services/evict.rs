@@ -196,7 +196,7 @@ fn evict_nearest_deadline(
 }
 
 /// The larger one of two shards, in what may be evicted.
-pub(crate) fn larger_shard(keyspace: &Keyspace, scope: Scope, a: usize, b: usize) -> usize {
+pub(super) fn larger_shard(keyspace: &Keyspace, scope: Scope, a: usize, b: usize) -> usize {
     let [a, b] = [a, b].map(|number| number % keyspace.shard_count());
     if bytes_in_scope(keyspace, scope, a) >= bytes_in_scope(keyspace, scope, b) { a } else { b }
 }

@@ -13,8 +13,7 @@ use crate::registries::flushed::{Flushed, FlushedData, FlushedShard, Freeing};
 use crate::registries::lazy_free::LazyFreeItem;
 use crate::services::events::event_of_database;
 use crate::services::invalidation::invalidate_all;
-use crate::services::watch::touch_emptied;
-use crate::services::watch::touch_swapped;
+use crate::services::watch::{touch_emptied, touch_swapped};
 
 /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
 /// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
@@ -146,7 +145,7 @@ pub fn swap_dbs(locks: &mut ShardLocks<'_>, a: DbIndex, b: DbIndex, now_ms: i64)
 }
 
 /// Notes all keys of some databases as ready that have waiters. All shards are locked.
-pub(crate) fn note_waiters_of(locks: &mut ShardLocks<'_>, dbs: &DbSet) {
+fn note_waiters_of(locks: &mut ShardLocks<'_>, dbs: &DbSet) {
     let ShardLocks { together, thread, .. } = locks;
     for held in together {
         let Some(waiters) = held.shard.waiters.as_deref() else { continue };

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+
 use tierce_keyspace::expire_due;
 
 use super::quiet::{self, Question};

@@ -8,6 +8,7 @@ use tierce_keyspace::{Cancelled, Reason, forget_waiter};
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
+use super::super::redirect::redirection;
 use super::blocked_of;
 use super::nonblocking::{client_leaves, end_all};
 use crate::answer::{Answer, Answered, Destination};
@@ -48,7 +49,7 @@ fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
     match reason {
         UNBLOCKED => Some(ERROR),
         ROLE_CHANGED => Some(ENDED_BY_ROLE),
-        REDIRECTED => Some(super::super::redirect::redirection(kernel).unwrap_or(ENDED_BY_ROLE)),
+        REDIRECTED => Some(redirection(kernel).unwrap_or(ENDED_BY_ROLE)),
         _ => None,
     }
 }

@@ -26,7 +26,7 @@ use crate::planted::{self, Fault};
 /// A buffer that is larger than this is not kept for the next record.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// Where batches go, and how they are cut into records.
+/// The receiver of batches, and how they are cut into records.
 pub(crate) struct BatchSink {
     sink: Arc<dyn LogSink>,
     pub(crate) sizes: Sizes,
@@ -175,7 +175,7 @@ impl<'k> Batch<'k> {
         out.cut();
     }
 
-    /// Where [`Batch::truncate`] goes back to.
+    /// The moment to which [`Batch::truncate`] goes back.
     pub(crate) fn mark(&self) -> BatchMark {
         let Recorded { ops, expired, .. } = &*self.recorded.borrow();
         BatchMark { ops: ops.len(), expired: *expired }
@@ -209,7 +209,7 @@ impl<'k> Batch<'k> {
     }
 }
 
-/// What appends to a batch.
+/// Appends to a batch.
 pub(crate) struct BatchWriter<'b> {
     log: &'b BatchSink,
     recorded: RefMut<'b, Recorded>,

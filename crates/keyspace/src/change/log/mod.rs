@@ -4,11 +4,11 @@
 //!
 //! | | type | file |
 //! |---|---|---|
-//! | edit | an operation as bytes: `Op` is their decoded view | `op`, `encode` |
+//! | operation | the bytes of a change; `Op` is their decoded view | `op`, `encode` |
 //! | batch | `Batch`: the operations of the shards that a thread holds locked | `batch` |
 //! | record | the bytes of a batch or, if that is long, of a piece of it | `piece` |
-//! | log | `Feed`, for followers, and `DurableLog`, for the disk: what a [`LogSink`] is | engine: `feed`, `durability` |
-//! | segment | `Wal`, and the `Tail` of the segment that it writes to | cask: `wal`, `tail` |
+//! | log | [`LogSink`]: engine's `Feed`, for followers, and `DurableLog`, for the disk | `sink` |
+//! | segment | cask's `Wal`, and the `Tail` of the segment that it writes to | |
 //!
 //! An operation states the new value of a key, not the request, so replaying one twice, or on top of a later state of
 //! another key, does no harm. `sift` tells which records of a log are changes.

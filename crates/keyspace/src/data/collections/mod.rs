@@ -70,7 +70,7 @@ pub trait CollectionType: sealed::Sealed {
     /// Whether there is no element.
     fn is_empty(&self) -> bool;
 
-    /// Whether a key would not keep it.
+    /// True if a key would not keep it.
     #[inline]
     fn vanishes(&self) -> bool {
         self.is_empty() && !Self::STAYS_EMPTY
@@ -90,7 +90,7 @@ pub(crate) mod sealed {
         Snapshotted, Writer,
     };
 
-    /// What follows from the registration of a type.
+    /// That of a type which follows from its registration.
     pub trait Registered: Sized {
         /// An edit, decoded.
         type Decoded<'a>;
@@ -112,7 +112,7 @@ pub(crate) mod sealed {
         fn allocated_bytes(&self) -> usize;
     }
 
-    /// What the file of a type says. What has a default is for types that are not saved in slices.
+    /// That of a type which its file says. The defaults are for types that are not saved in slices.
     pub trait Sealed: Registered + Snapshotted {
         /// The fault that leaves edits of the type when they are to be taken back.
         const FAULT_OF_UNDO: Fault;

@@ -136,7 +136,7 @@ impl Entry {
         Hash::of(&collection)?.next_deadline_ms()
     }
 
-    /// Whether it is a hash and the deadlines of all its fields have come.
+    /// True for a hash of which the deadlines of all fields have come.
     #[cold]
     pub(crate) fn is_hash_all_due(&self, now_ms: i64) -> bool {
         self.collection()

@@ -104,7 +104,7 @@ impl ShardSnapshot {
         mem::take(&mut self.copies)
     }
 
-    /// Asks the processor to fetch what `Shard::save_before_change` will read for this hash.
+    /// Asks the processor to fetch what `access::saving::save_before_change` will read for this hash.
     #[inline]
     pub(crate) fn prefetch(&self, db: DbIndex, hash: u64) {
         if let Some(TableWalk { walk, .. }) = self.walks.iter().find(|walk| walk.is_at(db)) {

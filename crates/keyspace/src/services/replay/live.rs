@@ -23,8 +23,7 @@ use crate::data::stamp::Stamp;
 use crate::data::usage::Access;
 use crate::registries::flushed::Freeing;
 use crate::services::code::CodeEditor;
-use crate::services::flush::flush_dbs;
-use crate::services::flush::swap_dbs;
+use crate::services::flush::{flush_dbs, swap_dbs};
 use crate::services::replay::{NO_TIME_MS, ReplayError, apply, db_index};
 
 /// Objects of at most so many bytes are applied under one lock: a millisecond or less.

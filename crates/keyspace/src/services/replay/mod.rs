@@ -46,8 +46,7 @@ use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
 use crate::registries::flushed::Freeing;
 use crate::services::code::CodeEditor;
-use crate::services::flush::flush_dbs;
-use crate::services::flush::swap_dbs;
+use crate::services::flush::{flush_dbs, swap_dbs};
 use crate::services::replay::moved::Moved;
 
 /// Operations on one shard are handed over in chunks of about this many bytes: some hundred

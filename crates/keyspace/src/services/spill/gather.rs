@@ -79,8 +79,8 @@ impl SpillBatch {
         self.items.is_empty() && self.blobs.is_empty()
     }
 
-    /// The values, in the order of the locations that [`leave_to_disk`](super::leave_to_disk) wants to know. Copies large
-    /// strings.
+    /// The values, in the order of the locations that [`leave_to_disk`](super::leave_to_disk) wants to know. Copies
+    /// large strings.
     pub fn values(&mut self) -> &mut ColdBatch {
         for (item, blob) in self.blobs.drain(..) {
             // One that is refused all the same stays in memory.

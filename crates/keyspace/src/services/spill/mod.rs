@@ -1,9 +1,9 @@
 //! Values on disk: how they leave memory, come back, and move.
 //!
-//! Keys, deadlines and all else stay in memory. A value goes to a [`ColdStore`](tierce_cask::ColdStore), and its entry
-//! remembers what it is and where ([`Spilled`](crate::data::entry::Spilled)). A command that needs the value fetches it;
-//! then the entry has it in memory and on disk, until it is changed, or until memory is needed and the value in memory is
-//! forgotten.
+//! Keys, deadlines and all else stay in memory. A value goes to a [`ColdStore`](tierce_cask::ColdStore), and its
+//! entry remembers what it is and where ([`Spilled`](crate::data::entry::Spilled)). A command that needs the value
+//! fetches it; then the entry has it in memory and on disk, until it is changed, or until memory is needed and the
+//! value in memory is forgotten.
 //!
 //! * `gather`: choosing cold values and copying them, for a caller that writes them.
 //! * `written`: what becomes of the entries when they are written.
@@ -13,8 +13,8 @@
 //!
 //! **Invariants:**
 //! - A location belongs to one entry. It is released by the code that changes or drops the entry: `Db::account`,
-//!   `Keyspace::let_go` and [`Flushed`](crate::registries::flushed::Flushed). An entry that was taken out to be put under
-//!   another key keeps its location.
+//!   `Keyspace::let_go` and [`Flushed`](crate::registries::flushed::Flushed). An entry that was taken out to be put
+//!   under another key keeps its location.
 //! - An entry refers to a location only when its value is on the device, so that the log may say so.
 //! - The log holds nothing that changes a value on disk in part: what is changed is logged as a whole
 //!   (`ColdAccounting::change`). So reading the log needs no value from disk.

@@ -15,7 +15,7 @@
 //! deadline had come before it was watched did not exist, so its removal is no change. The same holds for the
 //! fields of a hash. FLUSHDB changes the keys that exist, SWAPDB those that exist in either database. Groups of a
 //! stream, their consumers and what is pending count as in Valkey, unlike in Redis. PFMERGE counts whether or not it
-//! changes anything ([`Db::touch_watchers`]).
+//! changes anything ([`Db::touch_watchers`](crate::Db::touch_watchers)).
 //!
 //! **No change is missed**: it is found under the lock under which the key was registered. Whether a watch is dirty
 //! is known for certain only while the shards of all its keys are locked ([`Watch::hashes`]).

@@ -38,7 +38,7 @@ struct Durable {
 impl Durable {
     fn of(server: &Server) -> Self {
         // Without a log nothing is to be waited for any more.
-        let log = server.durability.durable_log().map_or(u64::MAX, |handle| counted(handle));
+        let log = server.durability.durable_log().map_or(u64::MAX, |log| counted(log));
         let feed = if needs_bucket(server) { server.bucket.committed() } else { u64::MAX };
         Self { log, feed }
     }

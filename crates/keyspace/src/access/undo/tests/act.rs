@@ -22,8 +22,7 @@ use crate::error::Error;
 use crate::registries::flushed::Freeing;
 use crate::services::code::CodeEditor;
 use crate::services::evict::evict_key;
-use crate::services::flush::flush_dbs;
-use crate::services::flush::swap_dbs;
+use crate::services::flush::{flush_dbs, swap_dbs};
 use crate::services::waiters::wait_for_keys;
 
 /// Names that keys have.

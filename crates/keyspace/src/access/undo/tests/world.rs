@@ -30,11 +30,9 @@ use crate::random::mix;
 use crate::registries::policy::Policy;
 use crate::registries::pressure::Eviction;
 use crate::registries::waiters::WaitKey;
-use crate::services::spill::SpillBatch;
-use crate::services::spill::{gather_cold, leave_to_disk};
+use crate::services::spill::{SpillBatch, gather_cold, leave_to_disk};
 use crate::services::waiters::wait_for_keys;
-use crate::services::watch::Watch;
-use crate::services::watch::watch_key;
+use crate::services::watch::{Watch, watch_key};
 
 pub(super) const NOW_MS: i64 = 1_700_000_000_000;
 pub(super) const DBS: usize = 3;
