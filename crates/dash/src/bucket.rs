@@ -16,12 +16,9 @@
 //!
 //! A bucket does not drop its entries by itself; its owner takes them out.
 
-use crate::geometry::unit_fingerprint;
+use crate::geometry::{SLOTS, unit_fingerprint};
 use crate::group::{Group, match_byte};
 use core::mem::MaybeUninit;
-
-/// Entries of a bucket: what remains of a 16-byte header after 2 bytes of marks.
-pub(crate) const SLOTS: usize = 14;
 
 const ALL_SLOTS: u16 = (1 << SLOTS) - 1;
 const OVERFLOW_SHIFT: u32 = SLOTS as u32;

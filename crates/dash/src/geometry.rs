@@ -11,8 +11,10 @@
 //!
 //! The figures behind the constants are in `docs/decisions/0001-index-geometry.md`.
 
-use crate::bucket::SLOTS;
 use core::ops::Range;
+
+/// Entries of a bucket: what remains of a 16-byte header after 2 bytes of marks.
+pub(crate) const SLOTS: usize = 14;
 
 /// Bits of a position.
 pub(crate) const POSITION_BITS: u32 = 48;

@@ -4,7 +4,8 @@
 //! after that. So none of the caller's code runs while entries are on the move, and a panic in it finds
 //! the table as it was. What happens here neither fails nor panics, short of memory running out.
 
-use crate::bucket::{Fingerprint, SLOTS};
+use crate::bucket::Fingerprint;
+use crate::geometry::SLOTS;
 use crate::geometry::{SEGMENT_BUCKETS_MAX, size_for};
 use crate::segment::Segment;
 

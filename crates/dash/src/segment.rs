@@ -16,7 +16,8 @@
 //!
 //! This file allocates and indexes the array; the slots themselves are the bucket's business.
 
-use crate::bucket::{Bucket, Fingerprint, Origin, SLOTS, SlotSet};
+use crate::bucket::{Bucket, Fingerprint, Origin, SlotSet};
+use crate::geometry::SLOTS;
 use crate::geometry::{self, Rehoming, SEGMENT_BUCKETS_MAX, capacity, stash_of};
 use crate::hash::EntryHash;
 use crate::prefetch::prefetch_read;

@@ -27,8 +27,8 @@ use crate::arrivals::Arrivals;
 use crate::connection::{Endpoints, ListenerTag, WorkerId};
 use crate::handle::{Accepted, AcceptorMail, Adopted, Handle, Mail};
 use crate::listener::{Encryption, ListenAddress, Listener};
+use crate::socket;
 use crate::system_clock::monotonic_nanos;
-use crate::transport;
 
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_PER_TURN_MAX: usize = 256;
@@ -193,7 +193,7 @@ impl<M: Send + 'static> Acceptor<M> {
         if let Some(why) = judge(&self.handle, &mut self.arrivals, &socket, endpoints) {
             if listener.encryption == Encryption::None {
                 // It fits into an empty socket, and it is as well if the peer has gone.
-                let _ = transport::send(socket.as_fd(), (self.last_words)(listener.tag, why));
+                let _ = socket::send(socket.as_fd(), (self.last_words)(listener.tag, why));
             }
             return Attempt::Failed;
         }

@@ -14,11 +14,11 @@ mod mailbox;
 mod metrics;
 mod queue;
 mod runtime;
-mod service;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
 mod slab;
+mod socket;
 mod system_clock;
 mod timer;
 mod tls;
@@ -37,10 +37,10 @@ pub use io::Io;
 pub use listener::{BindAddress, Encryption, ListenAddress, ListenError, Listener, Presence};
 pub use metrics::{Metrics, TlsMetrics};
 pub use runtime::{Config, Runtime, WORKERS_MAX};
-pub use service::{Flow, NextTurn, Refusal, Service};
 pub use system_clock::monotonic_nanos;
 pub use tierce_output::{
     ATTACH_BYTES_MIN, Mark, OUTPUT_CLASSES, Output, OutputClass, OutputLimit, OutputLimits,
 };
 pub use tls::TlsSettings;
 pub use worker::conns::{ConnMut, ConnState, ConnView, Conns, idle_conn_bytes};
+pub use worker::service::{Flow, NextTurn, Refusal, Service};

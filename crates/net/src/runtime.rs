@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::connection::{ListenerTag, WorkerId};
 use crate::handle::Handle;
 use crate::listener::Listener;
-use crate::service::Service;
 use crate::tls::TlsSettings;
+use crate::worker::service::Service;
 use crate::worker::{Worker, WorkerConfig};
 use tierce_output::OutputLimits;
 

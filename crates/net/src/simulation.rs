@@ -11,7 +11,7 @@ use crate::connection::{Endpoints, ListenerTag, WorkerId};
 use crate::handle::{Accepted, Handle, Mail};
 use crate::listener::Encryption;
 use crate::runtime::Config;
-use crate::service::Service;
+use crate::worker::service::Service;
 use crate::worker::{Worker, WorkerConfig};
 
 /// The body of a worker's thread.

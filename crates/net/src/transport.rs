@@ -6,8 +6,9 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 
+use crate::socket::{receive, receive_uninit, send, would_block_is_zero};
 use crate::tls::{Buffers, Tls};
 
 /// Slices given to one `sendmsg`. The kernel's own bound is 1,024 (`UIO_MAXIOV`); 64 slices of a
@@ -150,46 +151,6 @@ impl Transport {
         match self {
             Transport::Plain => (0, 0),
             Transport::Tls(session) => (session.input_capacity(), session.output_capacity()),
-        }
-    }
-}
-
-/// Receives once, as it is.
-#[inline]
-pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
-            Ok((count, _)) => return Ok(count),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-}
-
-fn receive_uninit(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
-    loop {
-        match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
-            Ok(((received, _), _)) => return Ok(received.len()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-}
-
-/// Sends once, as it is; fewer bytes than given means the socket is full.
-#[inline]
-pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    would_block_is_zero(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
-}
-
-#[inline(always)]
-fn would_block_is_zero(mut send: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
-    loop {
-        match send() {
-            Ok(count) => return Ok(count),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return Ok(0),
-            Err(errno) => return Err(errno.into()),
         }
     }
 }

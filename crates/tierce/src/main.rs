@@ -4,12 +4,10 @@ mod allocator;
 mod background;
 #[cfg(feature = "bucket")]
 mod bucket;
-mod completions;
 mod console;
 mod doctor;
 mod in_use;
 mod inspect;
-mod man;
 mod secrets;
 mod tools;
 mod transfer;
@@ -76,8 +74,8 @@ fn run_tool(name: &str, args: Vec<OsString>) -> Result<ExitCode, Box<dyn Error>>
         "doctor" => return Ok(parse::<doctor::DoctorArgs>(name, args).run()),
         #[cfg(feature = "bucket")]
         "bucket" => return Ok(parse::<bucket::BucketArgs>(name, args).run()),
-        "man" => return Ok(parse::<man::ManArgs>(name, args).run()?),
-        "completions" => parse::<completions::CompletionsArgs>(name, args).run(),
+        "man" => return Ok(parse::<tools::man::ManArgs>(name, args).run()?),
+        "completions" => parse::<tools::completions::CompletionsArgs>(name, args).run(),
         _ => tierce_bench::run(parse(name, args))?,
     }
     Ok(ExitCode::SUCCESS)

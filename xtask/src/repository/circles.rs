@@ -14,10 +14,10 @@ const LARGEST: usize = 5;
 type Words = Vec<String>;
 
 /// Arrows from each node to others.
-pub(super) type Arrows = BTreeMap<String, BTreeSet<String>>;
+type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Nodes that reach each other, for each circle, the largest first.
-pub(super) fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
+fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<_, _> = arrows.keys().map(|from| (from, reached(arrows, from))).collect();
     let mutual = reached.iter().map(|(from, to)| {
         let back = |to: &&&String| reached.get(**to).is_some_and(|to| to.contains(from));

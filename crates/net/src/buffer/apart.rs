@@ -166,7 +166,7 @@ mod tests {
         let mut left = Vec::new();
         while left.len() < 1000 {
             let mut buffer = [0; 2000];
-            let count = crate::transport::receive(socket.as_fd(), &mut buffer).unwrap();
+            let count = crate::socket::receive(socket.as_fd(), &mut buffer).unwrap();
             left.extend_from_slice(&buffer[..count]);
         }
         assert_eq!(left, &sent[2_999_000..], "what follows is left to others");

@@ -8,7 +8,7 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus, WriteTraffic};
 
 use super::outgoing::{BATCH_PLAIN_MAX, Outgoing, RECORD_PLAIN_MAX};
-use crate::transport;
+use crate::socket;
 
 /// Header of a record: type, version, length.
 const HEADER_LEN: usize = 5;
@@ -229,7 +229,7 @@ impl Tls {
         }
         self.has_more = false;
         let wanted = room.clamp(RECORD_MAX, RECEIVE_MAX);
-        let count = transport::receive(socket, &mut buffers.incoming[kept..kept + wanted])?;
+        let count = socket::receive(socket, &mut buffers.incoming[kept..kept + wanted])?;
         self.has_more = count == wanted;
         self.has_ended |= count == 0;
         self.note_handshake_bytes(count)?;
@@ -372,7 +372,7 @@ impl Tls {
         while sent < SEND_PLAIN_MAX && !source.is_empty() {
             outgoing.clear();
             self.encrypt(&mut source, outgoing, gathered)?;
-            let count = transport::send(socket, outgoing.unsent())?;
+            let count = socket::send(socket, outgoing.unsent())?;
             sent += outgoing.advance(count);
             if !outgoing.is_empty() {
                 outgoing.move_to(&mut self.unsent);
@@ -387,7 +387,7 @@ impl Tls {
         if self.unsent.is_empty() {
             return Ok(0);
         }
-        let count = transport::send(socket, self.unsent.unsent())?;
+        let count = socket::send(socket, self.unsent.unsent())?;
         let plain = self.unsent.advance(count);
         if self.unsent.is_empty() {
             self.unsent = Outgoing::default();
@@ -424,7 +424,7 @@ impl Tls {
             self.with_traffic(outgoing, |traffic, outgoing| outgoing.close_notify(traffic));
         if closed.is_ok() {
             // The connection ends, whether the peer hears of it or not.
-            let _ = transport::send(socket, outgoing.unsent());
+            let _ = socket::send(socket, outgoing.unsent());
         }
     }
 

@@ -8,9 +8,9 @@ use rustix::event::epoll::EventFlags;
 use super::{Core, Token, Worker};
 use crate::connection::{CloseReason, Conn, OnHangup, Phase, Writable};
 use crate::io::Io;
-use crate::service::{Flow, Service};
+use crate::socket;
 use crate::tls::Buffers;
-use crate::transport;
+use crate::worker::service::{Flow, Service};
 
 /// A rest up to this size is moved back in front of the worker's buffer, so that the next `recv`
 /// has the whole buffer behind it. Larger ones stay where they are and grow there: moving them for
@@ -232,7 +232,7 @@ impl<S: Service> Worker<S> {
     fn discard_input(&mut self, token: Token) {
         let core = &mut self.core;
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
-        match transport::receive(conn.socket.as_fd(), &mut self.scratch) {
+        match socket::receive(conn.socket.as_fd(), &mut self.scratch) {
             Ok(0) => core.schedule_close(token, CloseReason::Peer),
             Ok(count) => {
                 conn.received(count, self.scratch.len());

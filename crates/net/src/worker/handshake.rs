@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Ending, PendingClose, Token, Worker, count_down};
 use crate::connection::{CloseReason, Conn, ConnInfo, Phase};
-use crate::service::Service;
 use crate::timer::TimerKind;
 use crate::tls::Progress;
 use crate::transport::Transport;
+use crate::worker::service::Service;
 
 impl<S: Service> Worker<S> {
     /// Takes over a connection from the acceptor, unless too many are in a handshake.

@@ -11,8 +11,8 @@ use super::{Core, Ending, PendingClose, Token, Worker, count_down};
 use crate::connection::{CloseReason, Conn, ConnInfo, ConnKey, OnHangup, Phase};
 use crate::handle::Accepted;
 use crate::listener::Encryption;
-use crate::service::Service;
 use crate::timer::TimerKind;
+use crate::worker::service::Service;
 
 /// How long a connection that is to be closed may read nothing of its last output. We notice that it
 /// reads when a full socket has room again, which is a third of what the kernel buffers, and that is

@@ -13,6 +13,7 @@ pub(crate) mod conns;
 mod handshake;
 mod lifecycle;
 mod send;
+pub(crate) mod service;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,10 +28,10 @@ use crate::connection::{CloseReason, Conn, ConnInfo, ConnKey, Phase, WorkerId};
 use crate::handle::{Handle, Mail};
 use crate::io::Io;
 use crate::metrics::LocalMetrics;
-use crate::service::{NextTurn, Service};
 use crate::slab::Slab;
 use crate::timer::{TimerKind, Timers};
 use crate::tls::{Handshakes, TlsSettings};
+use crate::worker::service::{NextTurn, Service};
 use conns::Conns;
 use tierce_output::{Output, OutputLimits, Part};
 

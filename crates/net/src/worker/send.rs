@@ -8,10 +8,10 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use super::{Core, Deferred, Token, Worker};
 use crate::connection::{CloseReason, Conn, Phase, Writable};
 use crate::gates::Ticket;
-use crate::service::Service;
 use crate::timer::TimerKind;
 use crate::tls::Buffers;
 use crate::transport::SLICES_MAX;
+use crate::worker::service::Service;
 use tierce_output::{Output, Part, Verdict};
 
 /// Events a connection is always watched for.
@@ -53,7 +53,7 @@ impl<S: Service> Worker<S> {
         // Sending lists connections again that have more to send than one turn allows.
         flush.append(&mut self.core.flush);
         if !flush.is_empty() {
-            self.next_turn = crate::service::NextTurn::Immediately;
+            self.next_turn = crate::worker::service::NextTurn::Immediately;
         }
         self.core.flush = flush;
     }

@@ -1,5 +1,8 @@
 //! The tools of the program: one table for the help, the man pages, the completions and what runs.
 
+pub(crate) mod completions;
+pub(crate) mod man;
+
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
@@ -8,12 +11,12 @@ use tierce_config::{Directive, DirectiveId, Kind, Tool, Visibility};
 
 #[cfg(feature = "bucket")]
 use crate::bucket::BucketArgs;
-use crate::completions::CompletionsArgs;
 use crate::doctor::DoctorArgs;
 use crate::inspect::InspectArgs;
-use crate::man::ManArgs;
 use crate::transfer::{ExportArgs, ImportArgs};
 use crate::upkeep::{CheckArgs, RepairArgs};
+use completions::CompletionsArgs;
+use man::ManArgs;
 
 /// What `tierce NAME` runs instead of the server.
 pub const TOOLS: &[Tool] = &[
