@@ -244,7 +244,7 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
     let reply = c.ask("SET a 2").to_string();
     assert!(reply.starts_with(MISCONF), "{reply}");
     c.check("REPLICAOF NO ONE", "+OK");
-    // What an operator has paused stays paused when the server cannot end.
+    // A pause of an operator goes on when the server cannot end.
     c.check("CLIENT PAUSE 100000 WRITE", "+OK");
     c.check("SHUTDOWN SAVE", "-ERR Errors trying to SHUTDOWN. Check logs.");
     let clients = c.ask("INFO clients").text().to_owned();

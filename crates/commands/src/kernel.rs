@@ -328,7 +328,7 @@ impl Kernel {
             || (access.writes && self.fault_of_writes(level).is_some())
     }
 
-    /// Why no write of a client with this level may run as things are, in the order in which Redis looks.
+    /// Why no write of a client with this level may run as things are, in the order in which scripts hear of it.
     pub fn fault_of_writes(&self, level: Option<ReplicaLevel>) -> Option<Fault> {
         if self.role.is_read_only() {
             Some(Fault::ReadOnly)

@@ -173,7 +173,7 @@ impl ShutdownRequest {
         state.holds_changes = true;
     }
 
-    /// Whether replicas were waited for, or are: nothing changes any more.
+    /// True if replicas were waited for, or are: nothing changes any more.
     #[must_use]
     pub fn holds_changes(&self) -> bool {
         self.state.lock().holds_changes

@@ -53,7 +53,7 @@ impl Access {
         }
     }
 
-    /// What a call does. DEBUG is one command, as in Redis, and some of its subcommands change keys.
+    /// The access of a call. DEBUG is one command, as in Redis, and some of its subcommands change keys.
     #[must_use]
     pub fn of_call(spec: &Spec, args: Args<'_>) -> Self {
         let changes = |sub: &[u8]| matches!(&*sub.to_ascii_lowercase(), b"populate" | b"reload");

@@ -1,4 +1,4 @@
-//! What those who read the commands understand.
+//! The commands that their readers understand.
 
 /// The commands that all readers understand: those of the oldest server among them. What another cannot know is left
 /// out. One that a reader does not know, because it is older than was said, fails there with an error that it logs.

@@ -52,8 +52,8 @@ pub(super) fn edit(
     Ok(())
 }
 
-/// The ends of a list from and to which the edits of one operation move an element: nothing else takes one and puts one.
-/// A list of one element would be gone between two commands, and its deadline with it.
+/// The ends of a list from and to which the edits of one operation move an element: nothing else takes one and puts
+/// one. A list of one element would be gone between two commands, and its deadline with it.
 pub(super) fn rotation(first: &ListEdit<'_>, mut others: Edits<'_>) -> Option<[&'static str; 2]> {
     let from = match first {
         ListEdit::Remove { index: 0, count: 1 } => "LEFT",

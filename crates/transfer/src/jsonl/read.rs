@@ -373,8 +373,8 @@ impl Body {
     }
 }
 
-/// A stream that is being put together. A snapshot has the groups of a stream first, and then entries by turns with what
-/// is pending of them in any group.
+/// A stream that is being put together. A snapshot has the groups of a stream first, and then entries by turns with
+/// what is pending of them in any group.
 struct StreamBody {
     stream: Stream,
     limits: StreamLimits,
