@@ -89,6 +89,8 @@ fn transactions_are_checked_when_queued_and_when_run() {
     c.check("SET a 1", "+QUEUED");
     c.check("GET a", "+QUEUED");
     set(&mut admin, "-set");
+    let mut watcher = server.connect();
+    watcher.check("MONITOR", "+OK");
     let reply = c.ask("EXEC").to_string();
     let expected = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
                     This command is no longer allowed for the following reason: no permission to execute the command \
@@ -97,6 +99,8 @@ fn transactions_are_checked_when_queued_and_when_run() {
     // As in Redis, this is no call.
     let calls = admin.ask("INFO commandstats").text().to_owned();
     assert!(calls.contains("cmdstat_set:calls=0,"), "{calls}");
+    let shown = watcher.reply().text().to_owned();
+    assert!(shown.ends_with(r#" "GET" "a""#), "{shown}");
     let log = admin.ask("ACL LOG 1");
     let entry = &log.items()[0];
     assert_eq!(entry.items()[5].text(), "multi");

@@ -230,9 +230,6 @@ impl<'k> Context<'_, 'k> {
             match command_of(kernel, *known, args) {
                 Ok(command) => {
                     len += self.run_request(&mut within, (command, args, known.hash), last);
-                    if kernel.clients.has_monitors() {
-                        monitors::show(kernel, command, self.caller, args);
-                    }
                     is_administered = command.spec.flags.contains(Flags::ADMIN);
                     last = args;
                 }
@@ -290,6 +287,9 @@ impl<'k> Context<'_, 'k> {
             debug_assert!(done.is_ok(), "{} is interrupted", command.full_name);
             if done.is_err() {
                 self.reply.error(&CommandError::new("ERR the command was interrupted"));
+            }
+            if self.kernel.clients.has_monitors() {
+                monitors::show(self.kernel, command, self.caller, args);
             }
         }
         if let Some(begin) = muted_from
