@@ -144,9 +144,13 @@ impl Run<'_, '_> {
             buffer.extend_from_slice(b" X");
             won |= !marks.won;
         }
-        // A win is logged, and sent to replicas: nobody wins while what changes data may not run.
+        // A win is logged, and sent to replicas: nobody wins while what changes data may not run, or while there would
+        // be no room for the new value.
         let kernel = self.stages.kernel;
-        let is_closed = || kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel));
+        let is_closed = || {
+            kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))
+                || kernel.cannot_fit(0)
+        };
         if won && created == Created::No && is_closed() {
             won = false;
         }
