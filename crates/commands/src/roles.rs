@@ -11,6 +11,7 @@ use crate::message::Notice;
 use crate::pipeline::blocking;
 use crate::replication::failover::{Phase, Plan};
 use crate::replication::role::Address;
+use crate::shutdown::Shutdown;
 
 impl Kernel {
     /// Follows a primary from now on, or none. Returns whether that is a change. The role is held still.
@@ -116,12 +117,16 @@ impl Kernel {
         }
     }
 
-    /// Undoes a failover, for this reason: this server is a primary, or is one again. Whether there was one. The role
-    /// is held still.
+    /// Undoes a failover, for this reason: this server is a primary, or is one again. `false` if there is none that can
+    /// be undone. The role is held still.
     pub fn abort_failover(&self, why: &str) -> bool {
         let phase = self.failover.phase();
         match phase {
             Phase::Nothing => return false,
+            // The bucket has everything, and another server may own it already: this one ends.
+            Phase::HandsOver if self.shutdown().reason().is_some_and(Shutdown::leaves_bucket) => {
+                return false;
+            }
             Phase::WaitsForSync => {}
             Phase::HandsOver => {
                 self.follow_meanwhile(None, unix_ms());
@@ -139,8 +144,8 @@ impl Kernel {
         self.tell_all(&Notice::Resume);
     }
 
-    /// Keys expire, unless another server decides about that, or a failover or shutdown has stopped it. The role is held
-    /// still.
+    /// Keys expire, unless another server decides about that, or a failover or shutdown has stopped it. The role is
+    /// held still.
     pub fn settle_expiry(&self) {
         let stays = self.failover.is_on() || self.shutdown().holds_changes();
         let stays = stays && self.keyspace.is_following();

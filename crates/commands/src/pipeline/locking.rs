@@ -223,7 +223,7 @@ impl<'k> Context<'_, 'k> {
 
     /// The same for what does not have the access of its command.
     #[inline]
-    pub(super) fn judge_again_as(&self, access: Access) -> impl FnOnce() -> Done + use<'k> {
+    pub(crate) fn judge_again_as(&self, access: Access) -> impl FnOnce() -> Done + use<'k> {
         let (kernel, comes_late) = (self.kernel, self.mode.comes_late());
         let is_in_vain = self.mode.is_in_vain();
         let level = if comes_late { self.caller.replica_level(kernel) } else { None };

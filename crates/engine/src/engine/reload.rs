@@ -19,7 +19,7 @@ use crate::persistence::{
 };
 
 /// So often a save is made once more, because something has changed meanwhile. With writes held back, that can
-/// be only what was under way, or a command that is no write to others, as DEBUG POPULATE.
+/// be only what was under way.
 const ATTEMPTS_MAX: usize = 10;
 
 /// What RELOAD leaves out.
@@ -53,7 +53,7 @@ pub enum ReloadError {
 
 impl Engine {
     /// Saves, empties all databases and loads the file, unless told otherwise. Writes of others are to be
-    /// held back meanwhile.
+    /// held back meanwhile. `is_wanted` is asked when the data cannot change any more.
     ///
     /// # Errors
     /// When that fails; nothing has changed then.
@@ -62,15 +62,20 @@ impl Engine {
         locks: &mut ShardLocks<'_>,
         now_ms: i64,
         options: ReloadOptions,
+        is_wanted: impl Fn() -> bool,
     ) -> Result<(), ReloadError> {
+        let load = |locks: &mut ShardLocks<'_>| match is_wanted() {
+            true => load_in_place(self, locks, now_ms, options),
+            false => Err(ReloadError::NotWanted),
+        };
         if options.skips_save {
-            return load_in_place(self, locks.lock_all().locks(), now_ms, options);
+            return load(locks.lock_all().locks());
         }
         for _ in 0..ATTEMPTS_MAX {
             save(self, locks, now_ms).map_err(ReloadError::Save)?;
             let mut all = locks.lock_all();
             if self.unsaved_changes() == 0 {
-                return load_in_place(self, all.locks(), now_ms, options);
+                return load(all.locks());
             }
         }
         Err(ReloadError::Changing)

@@ -9,7 +9,7 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::{Proto, Rest};
 
-use crate::command::{Flags, Group, Scope};
+use crate::command::{Access, Flags, Group, Scope};
 use crate::commands::help::write_help;
 use crate::commands::options::{NOT_POSITIVE, integer};
 use crate::config::DirectiveId;
@@ -153,9 +153,12 @@ fn reload(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     let kernel = ctx.kernel;
     let now_ms = ctx.now_ms;
     let Some(locks) = ctx.apart() else { return Err(CommandError::NOT_WITHIN) };
+    // It may have become a replica meanwhile, or be about to.
+    let hands_over = || kernel.role.following().is_some_and(|following| following.hands_over);
+    let may_change = || !kernel.role.is_read_only() && !hands_over();
     let done = {
         let _held = kernel.hold_writes();
-        kernel.reload(locks, now_ms, options)
+        kernel.reload(locks, now_ms, options, may_change)
     };
     done.map_err(|error| {
         kernel.log.warning(format_args!("DEBUG RELOAD: {error}"));
@@ -163,6 +166,7 @@ fn reload(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
             ReloadError::Load(_) | ReloadError::Missing(_) => {
                 CommandError::new("ERR Error trying to load the RDB dump, check server logs.")
             }
+            ReloadError::NotWanted => CommandError::REPLICA_IS_READ_ONLY,
             error => CommandError::text(format!("ERR {error}")),
         }
     })?;
@@ -213,16 +217,17 @@ fn populate(ctx: &mut Context<'_, '_>, [count]: [&[u8]; 1], options: Rest<'_>) -
         if ctx.caller.client.is_gone() {
             return Err(ENDED);
         }
-        // It may have become a replica meanwhile.
-        if ctx.kernel.role.is_read_only() {
-            return Err(CommandError::REPLICA_IS_READ_ONLY);
-        }
         let name = [prefix, b":", number.to_string().as_bytes()].concat();
         let mut value = format!("value:{number}").into_bytes();
         if let Some(size) = size {
             value.resize(size as usize, 0);
         }
         ctx.reach(&name)?;
+        // It may have become a replica meanwhile.
+        if ctx.kernel.role.is_read_only() {
+            return Err(CommandError::REPLICA_IS_READ_ONLY);
+        }
+        ctx.judge_again_as(Access::CHANGE)()?;
         let (mut db, key, _) = ctx.open(&name);
         if db.peek(key).is_none() {
             db.set(key, &value, Expiry::Never)?;

@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::command::{Command, Flags, Scope, Table};
 use crate::commands;
-use crate::config::{Config, LogLevel, Settings};
+use crate::config::{Config, FileSource, LogLevel, Sources};
 use crate::durability::Durability;
 use crate::engine::Engine;
 use crate::error::Interrupt;
@@ -91,13 +91,20 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(proto: Proto) -> Self {
+        Self::with(proto, "")
+    }
+
+    /// With this configuration file.
+    pub(super) fn with(proto: Proto, file: &str) -> Self {
         let records = Arc::new(Records::default());
         let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
         let options = Options { shards: 16, databases: 4, log, ..Options::default() };
         let keyspace = Arc::new(Keyspace::new(options).expect("options within bounds"));
         keyspace.begin_logging();
         let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
-        let config = Arc::new(Config::new(Settings::default()));
+        let sources = Sources { file: FileSource::Stdin, ..Sources::default() };
+        let settings = sources.load(&mut file.as_bytes()).expect("a valid file");
+        let config = Arc::new(Config::new(settings.settings));
         let durability = Durability::without_log();
         let engine = Arc::new(Engine::new(config, keyspace, durability, log));
         let kernel = Kernel::new(engine, commands::table(), 1);

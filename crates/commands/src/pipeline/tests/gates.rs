@@ -1,13 +1,14 @@
 //! Requests of a batch whose gates change between the look at them and the request.
 
-use std::sync::Barrier;
+use std::sync::mpsc;
 use std::thread;
 
-use tierce_wire::resp::Proto;
+use tierce_wire::resp::{Proto, Value};
 
-use super::bench::{Bench, NOW_MS, owned};
+use super::bench::{Bench, NOW_MS, Way, owned};
 use super::calls::Call;
 use crate::command::Access;
+use crate::error::Interrupt;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pipeline;
@@ -15,6 +16,7 @@ use crate::pipeline::gates::{Barred, Gates};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::failover::Plan;
 use crate::replication::role::Address;
+use crate::shutdown::Shutdown;
 
 /// The verdict on a call of RESP.
 fn judge(bench: &mut Bench, gates: &Gates, line: &str) -> String {
@@ -81,6 +83,36 @@ fn what_a_failover_has_held_back_does_not_run_at_its_end() {
     }
 }
 
+/// They run for long, and the role changes meanwhile, or a pause begins.
+#[test]
+fn subcommands_of_debug_that_change_keys_are_judged_again() {
+    const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Call>();
+    let mut bench = Bench::with(Proto::Resp2, "enable-debug-command yes");
+    let changes = bench.changes();
+    bench.kernel.pause.hold();
+    let interrupt = bench.with_long(&words("DEBUG POPULATE 1"), |ctx| ctx.run());
+    assert_eq!((interrupt, bench.changes()), (Some(Interrupt::Gate), changes));
+    bench.kernel.role.follow(Some(Address { host: b"h".to_vec(), port: 1 }), NOW_MS);
+    for line in ["DEBUG POPULATE 1", "DEBUG RELOAD NOSAVE"] {
+        let replies = bench.run(Way::Long, &[words(line)]);
+        assert_eq!(replies, [Value::Error(READ_ONLY.into())], "{line}");
+    }
+    assert_eq!(bench.changes(), changes);
+}
+
+/// Another server may own the log in the bucket already.
+#[test]
+fn a_failover_to_the_bucket_is_not_undone_behind_the_handover() {
+    let Bench { kernel, .. } = &Bench::new(Proto::Resp2);
+    let plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: true };
+    assert!(kernel.begin_failover(plan));
+    assert!(kernel.failover.hand_over(1));
+    kernel.shutdown().ask(Shutdown::HandsOver);
+    assert!(!kernel.abort_failover("a test"));
+    assert!(kernel.failover.is_on() && kernel.pause.is_on(NOW_MS));
+}
+
 /// Nothing is to change before the end of a server, whatever becomes of a failover.
 #[test]
 fn a_failover_that_is_given_up_during_a_shutdown_lets_nothing_expire() {
@@ -112,16 +144,22 @@ fn at_the_end_of_a_failover_writes_are_refused_for_the_role() {
     kernel.role.set_serves_stale(true);
     let level = Some(ReplicaLevel { replicas: 1, is_logged: false });
     let plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: false };
-    let (target, each) = (Address { host: b"h".to_vec(), port: 1 }, Barrier::new(2));
+    let target = Address { host: b"h".to_vec(), port: 1 };
     thread::scope(|scope| {
-        let looks = scope.spawn(|| {
+        // If one of the threads panics, its ends are dropped, and the other one does not wait for it.
+        let (rounds, begun) = mpsc::channel();
+        let (told, tells) = mpsc::channel();
+        let looks = scope.spawn(move || {
             let mut faults = Vec::new();
-            for _ in 0..ROUNDS {
-                each.wait();
-                while kernel.failover.is_on() {
+            for () in begun {
+                let _ = told.send("it looks");
+                loop {
                     faults.extend(kernel.fault_of_writes(level));
+                    if !kernel.failover.is_on() {
+                        break;
+                    }
                 }
-                each.wait();
+                let _ = told.send("it has looked");
             }
             faults
         });
@@ -129,12 +167,15 @@ fn at_the_end_of_a_failover_writes_are_refused_for_the_role() {
             assert!(kernel.begin_failover(plan.clone()));
             assert!(kernel.hand_over(number, &target, || true));
             let link = kernel.role.following().expect("the target").number;
-            each.wait();
+            rounds.send(()).expect("the other thread");
+            assert_eq!(tells.recv(), Ok("it looks"));
             kernel.failover_is_done(link);
-            each.wait();
+            assert_eq!(tells.recv(), Ok("it has looked"));
             kernel.role.follow(None, NOW_MS);
         }
+        drop(rounds);
         let faults = looks.join().expect("the other thread");
+        assert!(!faults.is_empty());
         assert!(faults.iter().all(|fault| *fault == Fault::ReadOnly), "NOREPLICAS");
     });
 }
