@@ -47,7 +47,7 @@ pub(crate) fn seal(mut output: Output<Vec<u8>>) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// What comes before version and checksum.
+/// The bytes before version and checksum.
 ///
 /// # Errors
 /// If one of them is wrong.

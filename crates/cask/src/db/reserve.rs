@@ -42,7 +42,7 @@ struct Need {
     whole: u64,
 }
 
-/// What the reserve should hold when `grown` has so much space.
+/// The space that the reserve should hold when `grown` has so much.
 fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
     let (mut longest, mut total, count) = {
         let segments = store.segments.read();
@@ -113,7 +113,7 @@ pub(super) fn set_segment_space_aside(
             if !error.is_no_space() || wanted == needed {
                 return Err(error);
             }
-            // What is free may be less by now, or less for this user.
+            // Less may be free by now, or for this user.
             set_aside_for_puts(store, &mut held, segment, needed)
         })
     };
@@ -158,7 +158,7 @@ fn set_aside_for_deletes(
     result
 }
 
-/// How much compaction can set aside for its output.
+/// The space that compaction can set aside for its output.
 pub(super) fn room_for_output(store: &Store) -> u64 {
     let free = store.home.disk.space(&store.home.dir).map_or(0, |space| space.free);
     let held = store.reserve.bytes();

@@ -335,7 +335,7 @@ impl<'k> Context<'_, 'k> {
     #[cold]
     fn remember_reads(&mut self) -> Result<(), CommandError> {
         let spec = self.command.spec;
-        // What a program reads is remembered when it does so.
+        // Reads of a program are remembered when they happen.
         if !spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::PROGRAM) {
             return Ok(());
         }
@@ -352,7 +352,7 @@ impl<'k> Context<'_, 'k> {
     /// For a body that weighs when it has its key open.
     #[must_use]
     pub fn scale(&self) -> Scale {
-        // What changes the connection's subscriptions, or how it tracks keys, cannot run away from it.
+        // Commands that change the connection's subscriptions, or its tracking of keys, cannot run away from it.
         const STAYS: Flags = Flags::WHILE_SUBSCRIBED.with(Flags::TRACKING);
         let is_movable = !self.command.spec.flags.intersects(STAYS);
         let is_on_worker = self.mode.may_leave() && is_movable && self.kernel.offload.is_open();

@@ -24,14 +24,14 @@ pub(crate) fn concerns(caller: &Caller, command: &Command, writes: bool) -> bool
     writes || reads && !client.has(ClientFlags::READS_REPLICAS)
 }
 
-/// What tells a client where the primary is, if this server is a replica.
+/// The error that tells a client where the primary is, if this server is a replica.
 #[cold]
 pub(super) fn redirection(kernel: &Kernel) -> Option<CommandError> {
     let primary = kernel.role.following()?.primary;
     Some(CommandError::text(format!("REDIRECT {primary}")))
 }
 
-/// The same for a client that may not understand it.
+/// That error, if the client understands it.
 #[cold]
 pub(super) fn redirection_of(kernel: &Kernel, caller: &Caller) -> Option<CommandError> {
     let is_understood = caller.client.has(ClientFlags::REDIRECTS);

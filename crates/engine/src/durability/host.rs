@@ -28,7 +28,7 @@ pub trait Host: Operator {
     /// anybody hears of it by [`Self::switched`].
     fn take_back(&self);
 
-    /// What [`DurableLog::switch`](super::DurableLog::switch) asked for has come to an end.
+    /// A switch that [`DurableLog::switch`](super::DurableLog::switch) asked for has come to an end.
     fn switched(&self, switched: &Switched);
 }
 

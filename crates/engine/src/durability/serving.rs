@@ -115,7 +115,7 @@ impl Durability {
         *self.search.lock() = Some(search);
     }
 
-    /// What that has found; see [`CutSearch::finish`].
+    /// The result of that search; see [`CutSearch::finish`].
     pub fn take_found(&self) -> Option<Vec<Vec<u8>>> {
         self.search.lock().take()?.finish()
     }

@@ -145,7 +145,7 @@ impl<'a> Db<'a> {
         self.peek(key).map(Entry::encoding)
     }
 
-    /// Where the value of a key is, if it is on disk only.
+    /// The location of the value of a key, if it is on disk only.
     #[inline]
     pub fn spilled_at(&mut self, key: Key<'_>) -> Option<ColdLocation> {
         self.find(key)?.spilled().map(|spilled| spilled.location)

@@ -8,8 +8,7 @@ use crate::data::db_counters::DbCounters;
 use crate::data::key::KeyHash;
 use crate::data::shard_db::ShardDb;
 
-/// Handles the earliest item of the deadline heap: removes the keys that it stands for if their
-/// deadlines have come.
+/// Takes the earliest item of the deadline heap, and removes its keys if their deadlines have come.
 pub(crate) fn expire_next(db: &mut Db<'_>) {
     remove_next(db, db.at.now_ms);
 }

@@ -42,7 +42,7 @@ impl Keyspace {
         self.interest.set_followed(false);
     }
 
-    /// Whether changes are recorded for a follower.
+    /// True while changes are recorded for a follower.
     #[inline]
     pub fn is_followed(&self) -> bool {
         self.interest.get().includes(Interest::FOLLOWED)
@@ -66,7 +66,7 @@ impl Keyspace {
         self.interest.set_classes(classes);
     }
 
-    /// Whether there are classes of events that are collected.
+    /// True if events of any class are collected.
     #[inline]
     pub fn wants_events(&self) -> bool {
         self.interest.get().includes(Interest::of_classes(EventClasses::ALL))
@@ -82,12 +82,12 @@ impl Keyspace {
         let _ = self.cached.sink.set(sink);
     }
 
-    /// Whether the sink is told of every change from now on, except in shards that are locked at this moment.
+    /// Has the sink told of every change from now on, or no more, except in shards that are locked at this moment.
     pub fn set_broadcast(&self, is_on: bool) {
         self.interest.set_broadcast(is_on);
     }
 
-    /// How many cached keys are remembered at most, at first none. The reaper takes out what is too much.
+    /// Sets the most cached keys that are remembered, at first none. The reaper takes out the others.
     pub fn limit_cached_keys(&self, limit: u64) {
         self.cached.limit.store(limit, Ordering::Relaxed);
         if self.cached.exceeds_limit() {
@@ -95,14 +95,14 @@ impl Keyspace {
         }
     }
 
-    /// How many cached keys are remembered, and how many readers of all of them. Without a lock.
+    /// The number of cached keys that are remembered, and of all their readers. Without a lock.
     #[must_use]
     pub fn cached_keys(&self) -> (u64, u64) {
         let Cached { keys, readers, .. } = &self.cached;
         (keys.load(Ordering::Relaxed), readers.load(Ordering::Relaxed))
     }
 
-    /// How many watches have keys and are not dirty, and how many keys are watched. Without a lock.
+    /// The number of watches that have keys and are not dirty, and of watched keys. Without a lock.
     #[must_use]
     pub fn watching(&self) -> (u64, u64) {
         let keys = self.slots.iter().map(|slot| slot.stats.watched_keys.get()).sum();

@@ -88,18 +88,18 @@ impl Keyspace {
         }
     }
 
-    /// What happens when memory runs short.
+    /// The policy for when memory runs short.
     pub fn eviction(&self) -> Eviction {
         self.pressure.eviction()
     }
 
-    /// Whether there is a limit for memory.
+    /// True if there is a limit for memory.
     #[inline]
     pub fn has_memory_limit(&self) -> bool {
         self.pressure.has_limit()
     }
 
-    /// Whether memory is beyond its limit, give or take a 256th. Takes no lock and reads two
+    /// True if memory is beyond its limit, give or take a 256th. Takes no lock and reads two
     /// numbers.
     #[inline]
     pub fn is_short_of_memory(&self) -> bool {
@@ -129,7 +129,7 @@ impl Keyspace {
         self.cold.get()
     }
 
-    /// Whether there may be values that are on disk only.
+    /// True if there may be values that are on disk only.
     #[inline]
     pub fn has_spilled(&self) -> bool {
         self.has_spilled.load(Ordering::Relaxed)
@@ -167,7 +167,7 @@ impl Keyspace {
         }
     }
 
-    /// How many large things were removed and wait to be freed.
+    /// The number of large things that were removed and wait to be freed.
     pub fn lazy_free_items(&self) -> usize {
         self.lazy_free.items()
     }
@@ -189,7 +189,7 @@ impl Keyspace {
         }
     }
 
-    /// The same for a value that no entry has any more.
+    /// Frees a value that no entry has any more, in the same way.
     pub(crate) fn free_displaced(&self, displaced: Option<OutOfLine>) {
         let Some(value) = displaced else { return };
         if let Some(id) = value.snapshot_id() {

@@ -490,7 +490,7 @@ impl<'k> ShardLocks<'k> {
         self.thread.effects.notices().ready.note(*db, key);
     }
 
-    /// Whether keys were changed with these locks that clients may wait for.
+    /// True if keys were changed with these locks that clients may wait for.
     #[inline]
     #[must_use]
     pub fn has_ready(&self) -> bool {

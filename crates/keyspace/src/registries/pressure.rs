@@ -30,7 +30,7 @@ pub struct Eviction {
     pub limit_bytes: u64,
     /// Which keys go.
     pub policy: Policy,
-    /// How thorough the search for the right key is; see [`evict`](crate::evict).
+    /// The thoroughness of the search for the right key; see [`evict`](crate::evict).
     pub samples: u32,
     /// How frequencies are counted.
     pub frequency: FrequencyTuning,

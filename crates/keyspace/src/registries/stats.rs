@@ -96,7 +96,7 @@ impl ShardStats {
             let bytes = self.bytes();
             let before = self.told_bytes.swap(bytes);
             pressure.tell(bytes.wrapping_sub(before) as i64);
-            // What was told last must not be what was looked at first.
+            // The size may have changed since it was read: the last report has to be right.
             if self.bytes() == bytes {
                 return;
             }
@@ -113,7 +113,7 @@ impl ShardStats {
     }
 }
 
-/// What happened since the start.
+/// Counts of events since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -27,7 +27,7 @@ const LOOKS_PER_SAMPLE: usize = 8;
 /// At most this many entries are looked at for one that goes.
 const LOOKS_MAX: usize = 1024;
 
-/// How far [`evict`] got.
+/// The result of [`evict`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evicted {
     /// Memory is within its limit.

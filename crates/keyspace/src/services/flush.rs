@@ -42,7 +42,7 @@ pub fn try_flush_dbs<E: From<Busy>>(
     touch_emptied(all.locks(), &dbs);
     invalidate_all(all.locks());
     let mut being_saved = keys_being_saved(keyspace, &dbs);
-    // What can be taken back, or is being saved, leaves database by database.
+    // Changes that can be taken back, or are being saved, need each database on its own.
     let leaves_whole = undo.is_none() && being_saved.is_empty();
     let mut emptied = DbSet::default();
     for held in all.locks().all_held() {
@@ -103,7 +103,7 @@ pub fn try_flush_dbs<E: From<Busy>>(
     Ok(keys)
 }
 
-/// The same for threads that may wait.
+/// Does what [`try_flush_dbs`] does, for threads that may wait.
 pub fn flush_dbs(
     locks: &mut ShardLocks<'_>,
     dbs: impl IntoIterator<Item = DbIndex>,

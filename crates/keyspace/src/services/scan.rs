@@ -69,7 +69,7 @@ pub fn try_scan(
     Ok(0)
 }
 
-/// The same for threads that may wait.
+/// Does what [`try_scan`] does, for threads that may wait.
 pub fn scan(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -128,7 +128,7 @@ pub fn try_for_each_entry(
     Ok(())
 }
 
-/// The same for threads that may wait.
+/// Does what [`try_for_each_entry`] does, for threads that may wait.
 pub fn for_each_entry(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -178,7 +178,7 @@ pub fn try_random_key(
     }
 }
 
-/// The same for threads that may wait.
+/// Does what [`try_random_key`] does, for threads that may wait.
 pub fn random_key(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,

@@ -144,8 +144,8 @@ impl Run<'_, '_> {
             buffer.extend_from_slice(b" X");
             won |= !marks.won;
         }
-        // A win is logged, and sent to replicas: nobody wins while what changes data may not run, or while there would
-        // be no room for the new value.
+        // A win is a write, which is logged and sent to replicas. So nobody wins while writes may not run, or while
+        // there would be no room for the new value.
         let kernel = self.stages.kernel;
         let is_closed = || {
             kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))

@@ -86,7 +86,7 @@ struct Begun {
     record: Vec<u8>,
 }
 
-/// How much there was at a moment.
+/// The length of a batch at a moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BatchMark {
     ops: usize,
@@ -99,7 +99,7 @@ impl<'k> Batch<'k> {
         Self { log, recorded: RefCell::new(Recorded { kind, ..Recorded::default() }) }
     }
 
-    /// Appends to it, for as long as nobody else does.
+    /// A writer that appends to the batch. There is one at a time.
     #[inline]
     pub(crate) fn writer(&self) -> BatchWriter<'_> {
         BatchWriter { log: self.log, recorded: self.recorded.borrow_mut() }
@@ -112,7 +112,7 @@ impl<'k> Batch<'k> {
         out.cut();
     }
 
-    /// The same for a key that has expired, which no command has removed.
+    /// Records that a key has expired, which no command has removed.
     #[cold]
     pub(crate) fn record_expired(&self, db: DbIndex, entry: &Entry) {
         let mut out = self.writer();
@@ -162,7 +162,7 @@ impl<'k> Batch<'k> {
         encode_place(self.writer().ops(), place);
     }
 
-    /// Whether nothing is recorded but that keys expired.
+    /// True if nothing is recorded but that keys expired.
     pub(crate) fn is_unchanged(&self) -> bool {
         let Recorded { ops, begun, expired, .. } = &*self.recorded.borrow();
         begun.is_none() && ops.len() == *expired
@@ -216,7 +216,7 @@ pub(crate) struct BatchWriter<'b> {
 }
 
 impl BatchWriter<'_> {
-    /// Whether there is so much that the batch had better be finished, where that may be.
+    /// True if the batch is so long that it had better be finished, if that may be done here.
     pub(crate) fn is_long(&self) -> bool {
         self.recorded.begun.is_some() || self.recorded.ops.len() >= self.log.sizes.piece_len
     }
@@ -322,9 +322,9 @@ impl Out for BatchWriter<'_> {
 /// An operation on the collection of a key while its edits are recorded. Forgotten unless it is kept.
 pub(crate) struct Recording<'b> {
     out: BatchWriter<'b>,
-    /// Where the operation begins.
+    /// The position at which the operation begins.
     op: usize,
-    /// Where its edits begin.
+    /// The position at which its edits begin.
     edits: usize,
 }
 

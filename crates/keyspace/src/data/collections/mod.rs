@@ -117,7 +117,7 @@ pub(crate) mod sealed {
         /// The fault that leaves edits of the type when they are to be taken back.
         const FAULT_OF_UNDO: Fault;
 
-        /// Whether a key keeps a collection without elements.
+        /// True if a key keeps a collection without elements.
         const STAYS_EMPTY: bool = false;
 
         /// When the next deadline of one of its fields comes, if it is a hash with such.

@@ -139,7 +139,7 @@ impl SpillBatch {
     }
 }
 
-/// What [`gather_cold`](super::gather_cold) came to.
+/// The result of [`gather_cold`](super::gather_cold).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Gathered {
     /// Values that were copied.

@@ -115,7 +115,7 @@ pub fn watch_key(
     }
     // Removes a key that has expired, so that its removal is no change later.
     let deadline_ms = deadline_of(&mut locks.db(db, key.hash(), now_ms), key);
-    // What was done before in the shard that is locked is nothing to the new watcher.
+    // Earlier changes in the shard that is locked do not concern the new watcher.
     // But what may be rolled back is not told yet.
     if !locks.has_undo() {
         tell_watchers(locks);
@@ -163,7 +163,7 @@ pub fn end_dropped_watches(locks: &mut ShardLocks<'_>) {
     }
 }
 
-/// Whether the watcher was not registered for the key before.
+/// Registers a watcher for a key; false if it was registered before.
 fn register(held: &mut Held<'_>, db: DbIndex, key: Key<'_>, watcher: Arc<WatchState>) -> bool {
     let is_new = held.shard.observers.watched.add(db, key, watcher);
     held.note_watched();
