@@ -339,10 +339,11 @@ fn a_server_full_of_keys_sleeps() {
         c.call(&["DEL", &format!("key:{n:0100}")]);
     }
     c.check("SET short 1", "+OK");
-    let before = server.cpu_ticks();
-    assert!(c.is_silent_for(Duration::from_secs(1)));
-    let used = server.cpu_ticks() - before;
-    assert!(used <= 20, "{used} of 100 ticks in a second of doing nothing");
+    wait_until("it looks in vain less and less often", || {
+        let before = server.cpu_ticks();
+        assert!(c.is_silent_for(Duration::from_secs(1)));
+        server.cpu_ticks() - before <= 5
+    });
 }
 
 #[test]

@@ -50,8 +50,9 @@ const IDLE_CHECK_EVERY: Duration = Duration::from_millis(200);
 /// Between two looks at the segments.
 const CLEAN_EVERY: Duration = Duration::from_millis(500);
 
-/// When nothing that is in memory can go.
+/// When nothing that is in memory can go: the first pause, and the longest, if none follows in which something can.
 const PAUSE_IN_VAIN: Duration = Duration::from_millis(100);
+const PAUSE_IN_VAIN_MAX: Duration = Duration::from_millis(1600);
 
 /// After a failure of the disk.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -105,6 +106,7 @@ struct SpillerState {
     cleaning: Option<Cleaning>,
     cleaned: Instant,
     has_failed: bool,
+    pause_in_vain: Duration,
 }
 
 impl SpillerState {
@@ -114,6 +116,7 @@ impl SpillerState {
             cleaning: None,
             cleaned: Instant::now(),
             has_failed: false,
+            pause_in_vain: PAUSE_IN_VAIN,
         }
     }
 }
@@ -170,10 +173,14 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
         if work.keyspace.told_memory() <= target {
             return CHECK_EVERY;
         }
-        // To look for what may go costs much. Who needs room calls.
+        // Looking for what may go costs much. Whoever needs room calls, but not once it is known that there is none.
         if found == 0 {
-            return PAUSE_IN_VAIN;
+            let pause = state.pause_in_vain;
+            let longer = (2 * pause).min(PAUSE_IN_VAIN_MAX);
+            state.pause_in_vain = if is_stuck { PAUSE_IN_VAIN } else { longer };
+            return pause;
         }
+        state.pause_in_vain = PAUSE_IN_VAIN;
         // Under a load that never ends this loop would not.
         if work.demand.calls.lock().ends || begun.elapsed() >= ROUND {
             return Duration::ZERO;

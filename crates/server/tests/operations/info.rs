@@ -206,10 +206,16 @@ fn slow_commands_and_spikes_are_reported() {
     let latest = client.call("LATENCY LATEST");
     assert!(latest.starts_with("[[command, :"), "{latest}");
     assert!(client.call("LATENCY GRAPH command").starts_with("command - "));
-    assert!(client.call("LATENCY DOCTOR").contains("command: 1 spikes"));
-    let slow = client.call("SLOWLOG GET 1");
+    // On a busy machine, other commands may be slow as well.
+    assert!(client.call("LATENCY DOCTOR").contains("command: "));
+    let slow = client.call("SLOWLOG GET -1");
     assert!(slow.contains("[DEBUG, SLEEP, 0.002]"), "{slow}");
-    client.check(&[("LATENCY RESET", ":1"), ("SLOWLOG RESET", "OK"), ("SLOWLOG LEN", ":0")]);
+    client.check(&[
+        ("CONFIG SET latency-monitor-threshold 0 slowlog-log-slower-than -1", "OK"),
+        ("LATENCY RESET", ":1"),
+        ("SLOWLOG RESET", "OK"),
+        ("SLOWLOG LEN", ":0"),
+    ]);
 }
 
 #[test]
