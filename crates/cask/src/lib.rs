@@ -22,15 +22,16 @@
 //! # Ok::<(), tierce_cask::Error>(())
 //! ```
 //!
-//! In reading order:
-//! * `segment`: records and the files they are in. `hint`: the same without values, sorted.
-//!   `manifest`: which files count.
+//! In reading order, storage first:
+//! * [`disk`]: the only door to the file system, with a simulated one for tests.
+//! * `segment`: records and the files they are in. `manifest`: which files count.
 //! * `tail`: the end of a shard's log, in a mapped file.
 //! * `log`: writes, and how they get through a tail into segments.
-//! * `index`: from a key, or its hash, to a place.
-//! * `db`: all of these together. Recovery, reading, compaction.
 //! * `cold`: values without keys; the caller remembers their locations.
-//! * [`disk`]: the only door to the file system, with a simulated one for tests.
+//!
+//! The database on top of it:
+//! * `hint`: what a segment's records are about, sorted. `index`: from a key, or its hash, to a place.
+//! * `db`: all of these together. Recovery, reading, compaction.
 //!
 //! What is guaranteed when is said in the crate's README, and on [`SyncPolicy`] and [`Error`].
 #![deny(unsafe_code)]
@@ -46,20 +47,21 @@ mod error;
 mod hash;
 mod location;
 mod names;
-mod options;
+mod progress;
 mod reserve_file;
 
-mod hint;
+mod cold;
+mod log;
 mod manifest;
 mod segment;
 mod tail;
 
 mod cache;
-mod cold;
 mod db;
 mod entry;
+mod hint;
 mod index;
-mod log;
+mod options;
 mod upkeep;
 mod wal;
 
@@ -73,14 +75,16 @@ pub use db::compaction::CompactionReport;
 pub use db::handle::Db;
 pub use db::iter::Iter;
 pub use db::range::Range;
-pub use db::recovery::{RecoveryReport, TornTail};
+pub use db::recovery::RecoveryReport;
 pub use db::snapshot::Snapshot;
 pub use db::stats::Stats;
 pub use entry::{Entry, Value};
 pub use error::{Error, Result};
+pub use log::salvage::TornTail;
 pub use log::write::Attributes;
-pub use options::{CompactionOptions, Durability, IndexKind, Options, Placement, SyncPolicy};
-pub use upkeep::Progress;
+pub use manifest::IndexKind;
+pub use options::{CompactionOptions, Durability, Options, Placement, SyncPolicy};
+pub use progress::Progress;
 pub use upkeep::check::{CheckReport, check, check_on, lock_store};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
 pub use wal::recovery::WalRecovery;

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::hash::HashKey;
 use crate::location::{SEQ_MAX, SegmentId};
 use crate::names;
-use crate::options::{IndexKind, SHARDS_MAX};
 use crate::segment::header::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, IoSlice};
@@ -31,6 +30,8 @@ const MAGIC: &[u8; 8] = b"TIERCEMF";
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
 const VERSION: u32 = *VERSIONS.end();
 const HASH_SIPHASH_1_3: u8 = 1;
+/// More logs than this only cost memory and file handles.
+pub(crate) const SHARDS_MAX: u32 = 1024;
 pub(crate) const HEAD_LEN: usize = 80;
 pub(crate) const ENTRY_LEN: usize = 32;
 const TAIL_LEN: usize = 4;
@@ -65,6 +66,27 @@ impl Purpose {
         match byte {
             0 => Some(Purpose::Database),
             1 => Some(Purpose::Log),
+            _ => None,
+        }
+    }
+}
+
+/// How keys are found.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum IndexKind {
+    /// At most 16 bytes of memory a key, however long the keys: the index knows a fingerprint and
+    /// a position, the key is verified on disk. No ranges.
+    #[default]
+    Hash = 0,
+    /// Keys are in memory, in order: ranges and prefixes, and overwriting reads nothing.
+    Ordered = 1,
+}
+
+impl IndexKind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(IndexKind::Hash),
+            1 => Some(IndexKind::Ordered),
             _ => None,
         }
     }

@@ -3,29 +3,9 @@
 use crate::compression::Compression;
 use crate::disk::Space;
 use crate::error::{Error, Result};
+use crate::manifest::{IndexKind, SHARDS_MAX};
 use crate::tail::Geometry;
 use std::time::Duration;
-
-/// How keys are found.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum IndexKind {
-    /// At most 16 bytes of memory a key, however long the keys: the index knows a fingerprint and
-    /// a position, the key is verified on disk. No ranges.
-    #[default]
-    Hash = 0,
-    /// Keys are in memory, in order: ranges and prefixes, and overwriting reads nothing.
-    Ordered = 1,
-}
-
-impl IndexKind {
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(IndexKind::Hash),
-            1 => Some(IndexKind::Ordered),
-            _ => None,
-        }
-    }
-}
 
 /// Which of its logs a store writes a record to. Reading finds it in any case, so this may change
 /// from one opening to the next.
@@ -172,8 +152,6 @@ pub(crate) const SHARDS_DEFAULT: u32 = 8;
 /// in a processor's cache. With four times as much, writing 4 KiB values is a fifth slower.
 const TAIL_BYTES_DEFAULT: u64 = 1 << 20;
 const TAIL_BYTES_MIN: u64 = 1 << 10;
-/// More logs than this only cost memory and file handles.
-pub(crate) const SHARDS_MAX: u32 = 1024;
 const SEGMENT_SIZE_MIN: u64 = 256;
 /// A segment of this size plus one batch still fits the format's offsets.
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;

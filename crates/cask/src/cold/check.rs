@@ -9,7 +9,7 @@ use super::store::{list, lock};
 use crate::disk::span::{ReadBuf, read_span};
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, OsDisk};
 use crate::error::{Error, Result};
-use crate::upkeep::Progress;
+use crate::progress::Progress;
 use std::path::Path;
 use std::sync::Arc;
 

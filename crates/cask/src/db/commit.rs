@@ -11,12 +11,11 @@ use super::read::Found;
 use super::reserve::{check_reserve, set_segment_space_aside};
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
-use crate::hint::entry::RecordMeta;
-use crate::hint::writer::HintBuilder;
 use crate::location::Location;
 use crate::log::lane::{Appended, Lane, Owner};
 use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
+use crate::segment::contents::RecordMeta;
 use crate::segment::file::Segment;
 use crate::segment::record::Kind;
 use crate::tail::{LogOffset, Tail};
@@ -25,11 +24,17 @@ use std::sync::atomic::Ordering;
 
 impl Store {
     /// Commits a write whose keys all belong to one lane.
-    pub(crate) fn submit(&self, lane: usize, mut write: Write) -> Result<()> {
+    pub(crate) fn submit(
+        &self,
+        lane: usize,
+        mut write: Write,
+        durability: Durability,
+    ) -> Result<()> {
         let lane = &self.lanes[lane];
-        let end =
-            self.append_with_room(&mut write, |write, apply| lane.append(self, write, apply))?;
-        end.map_or(Ok(()), |end| self.finish(lane, end, &write))
+        let end = self.append_with_room(&mut write, durability, |write, apply| {
+            lane.append(self, write, apply)
+        })?;
+        end.map_or(Ok(()), |end| self.finish(lane, end, durability))
     }
 
     /// Appends a write and applies it. On a full disk deletes are tried again after compaction has made
@@ -37,6 +42,7 @@ impl Store {
     fn append_with_room(
         &self,
         write: &mut Write,
+        durability: Durability,
         append: impl Fn(&mut Write, &mut dyn FnMut(&Write, Appended<'_>)) -> Result<LogOffset>,
     ) -> Result<Option<LogOffset>> {
         check_reserve(self, write)?;
@@ -51,7 +57,7 @@ impl Store {
             };
             if self.has_none_of(write)? {
                 // That it has none must be as durable as these deletes should be.
-                return if self.wants_sync(write.durability) { self.flush() } else { Ok(()) }
+                return if self.wants_sync(durability) { self.flush() } else { Ok(()) }
                     .map(|()| None);
             }
             self.make_room(room_made, error)?;
@@ -81,7 +87,12 @@ impl Store {
 
     /// Commits a batch whose keys belong to several lanes: all of them stand still meanwhile, so
     /// that every key's writes stay in order and snapshots see all or nothing.
-    pub(crate) fn submit_across(&self, lanes: &[usize], mut write: Write) -> Result<()> {
+    pub(crate) fn submit_across(
+        &self,
+        lanes: &[usize],
+        mut write: Write,
+        durability: Durability,
+    ) -> Result<()> {
         debug_assert!(lanes.is_sorted(), "lanes are taken in ascending order");
         let first = &write.ops.as_slice()[0];
         let home = self.lane_of(first.hash, first.key(&write.frame));
@@ -90,13 +101,13 @@ impl Store {
         let append = |write: &mut Write, apply: &mut dyn FnMut(&Write, Appended<'_>)| {
             Lane::append_across(&locked, at, self, write, apply)
         };
-        let end = self.append_with_room(&mut write, append)?;
-        end.map_or(Ok(()), |end| self.finish(&self.lanes[home], end, &write))
+        let end = self.append_with_room(&mut write, durability, append)?;
+        end.map_or(Ok(()), |end| self.finish(&self.lanes[home], end, durability))
     }
 
     /// What remains to be done for a write that was appended.
-    fn finish(&self, lane: &Lane, end: LogOffset, write: &Write) -> Result<()> {
-        if self.wants_sync(write.durability) && lane.sync_to(self, end)? {
+    fn finish(&self, lane: &Lane, end: LogOffset, durability: Durability) -> Result<()> {
+        if self.wants_sync(durability) && lane.sync_to(self, end)? {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         }
         if !self.options.background_threads {
@@ -240,7 +251,7 @@ impl Owner for Store {
         let segment = self.next_log_segment()?;
         // The segments of a log have no hint files.
         if self.purpose != crate::manifest::Purpose::Log {
-            segment.collect_into(HintBuilder::new(self.order));
+            segment.start_collecting();
         }
         Ok(segment)
     }

@@ -19,12 +19,13 @@
 use super::reserve::{restore_reserve, room_for_output, set_output_aside};
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
-use crate::hint::entry::{Entry, RANGES, RecordMeta};
+use crate::hint::entry::{Entry, RANGES};
 use crate::hint::filter::Filter;
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary};
 use crate::location::{Location, SegmentId};
 use crate::manifest::SegmentState;
+use crate::segment::contents::RecordMeta;
 use crate::segment::file::Segment;
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
 use crate::segment::record::{Kind, Record, encode, stamp};
@@ -431,9 +432,7 @@ impl<'a> Job<'a> {
         if !self.holds_something(input) {
             return Ok(());
         }
-        let file = input.sequential()?;
-        let len = input.len();
-        let mut scanner = Scanner::new(file, &input.path, input.salt, input.origin, len);
+        let mut scanner = Scanner::of(input)?;
         loop {
             let (before, mut written) = (scanner.position(), 0);
             match scanner.next()? {

@@ -99,9 +99,9 @@ impl Db {
         check_value(value)?;
         let store = self.store();
         store.check_writable()?;
-        let write = Write::put(store.encoder(), key, value, attributes, durability);
+        let write = Write::put(store.encoder(), key, value, attributes);
         let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
-        store.submit(lane, write)
+        store.submit(lane, write, durability)
     }
 
     /// Removes a key; fine when there is none.
@@ -114,9 +114,9 @@ impl Db {
         check_key(key)?;
         let store = self.store();
         store.check_writable()?;
-        let write = Write::delete(store.encoder(), key, durability);
+        let write = Write::delete(store.encoder(), key);
         let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
-        store.submit(lane, write)
+        store.submit(lane, write, durability)
     }
 
     /// Makes all changes of a batch, or none, whatever happens. Snapshots see all or none too;
@@ -146,14 +146,14 @@ impl Db {
                 return Err(Error::BatchTooLarge { len: encoder.frame_len(), max: BATCH_LEN_MAX });
             }
         }
-        let write = encoder.finish(durability);
+        let write = encoder.finish();
         let lane_of = |op: &Op| store.lane_of(op.hash, op.key(&write.frame));
         let mut lanes: Vec<_> = write.ops.as_slice().iter().map(lane_of).collect();
         lanes.sort_unstable();
         lanes.dedup();
         match lanes[..] {
-            [lane] => store.submit(lane, write),
-            _ => store.submit_across(&lanes, write),
+            [lane] => store.submit(lane, write, durability),
+            _ => store.submit_across(&lanes, write, durability),
         }
     }
 

@@ -5,7 +5,7 @@
 //! tail, unless a later record proves that it was durable. Any other mismatch is an error, never skipped.
 
 use super::store::Index;
-use crate::disk::{Disk, OpenMode, OverlayDisk};
+use crate::disk::{Disk, OverlayDisk};
 use crate::error::{Error, Result};
 use crate::hint::entry::{HintOrder, RANGES};
 use crate::hint::merge::{Standing, merge};
@@ -14,33 +14,15 @@ use crate::hint::writer::{HintBuilder, Written};
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{LeafBuilder, OrderedIndex};
 use crate::location::{Location, SegmentId};
-use crate::log::salvage::{find_end, load_tails};
-use crate::manifest::{Entry, SegmentState};
+use crate::log::salvage::{TornTail, complete_segment, load_tails};
+use crate::manifest::{Entry, IndexKind, SegmentState};
 use crate::names;
-use crate::options::IndexKind;
 use crate::segment::file::{Segment, SegmentHome};
-use crate::segment::scan::Scanner;
 use crate::tail::TailImage;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
-use std::io::IoSlice;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// The end of a segment that was cut off because it was not whole.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct TornTail {
-    /// The segment.
-    pub path: PathBuf,
-    /// Where it ends now.
-    pub offset: u64,
-    /// How much was cut off.
-    pub bytes: u64,
-    /// What was wrong with the first bytes cut off.
-    pub reason: &'static str,
-}
 
 /// What opening found and did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -108,10 +90,7 @@ fn recover_segment(
     let segment = Segment::open(home, id, entry.seq_min)?;
     let (hint, torn, scanned) = match entry.state {
         SegmentState::Sealed { len } => {
-            if segment.len() != len {
-                let what = "segment has not the length it was finished with";
-                return Err(Error::corrupt(&segment.path, segment.len().min(len), what));
-            }
+            segment.check_len(len)?;
             match open_hint(home, order, &segment) {
                 Some(hint) => (Some(hint), None, false),
                 None => (make_hint(home, order, &segment)?, None, true),
@@ -151,21 +130,18 @@ fn make_hint(
     order: HintOrder,
     segment: &Arc<Segment>,
 ) -> Result<Option<HintReader>> {
-    let mut builder = HintBuilder::new(order);
-    if let (offset, Some(what)) = scanner(segment)?.collect(&mut builder)? {
-        return Err(Error::corrupt(&segment.path, offset, what));
-    }
+    let (mut builder, damage) = HintBuilder::read(order, segment)?;
+    damage.map_or(Ok(()), Err)?;
     if builder.is_empty() {
         return Ok(None);
     }
-    let (dir, id, len) = (&home.dir, segment.id, segment.len());
-    let (_, written) = builder.write_if_there_is_space(&*home.disk, dir, home.store_id, id, len)?;
+    let (_, written) = builder.write_if_there_is_space(home, segment)?;
     let hint = match written {
         Written::Yes => open_hint(home, order, segment),
         Written::NoSpace => {
             segment.set_lacks_hint(true);
             let memory = OverlayDisk::new();
-            builder.write(&memory, dir, home.store_id, id, len)?;
+            builder.write(&memory, &home.dir, home.store_id, segment.id, segment.len())?;
             open_hint_on(&memory, home, order, segment)
         }
     };
@@ -176,34 +152,6 @@ fn make_hint(
             Err(Error::corrupt(&path, 0, "hint file is not what was just written"))
         }
     }
-}
-
-pub(crate) fn scanner(segment: &Arc<Segment>) -> Result<Scanner> {
-    let file = segment.sequential()?;
-    Ok(Scanner::new(file, &segment.path, segment.salt, segment.origin, segment.len()))
-}
-
-/// Gives a segment that was being written what its lane's tail has of it, and ends it behind its
-/// last whole record, durably.
-pub(crate) fn complete_segment(
-    segment: &Arc<Segment>,
-    tails: &[TailImage],
-) -> Result<Option<TornTail>> {
-    let ending = find_end(segment, tails, |_| {})?;
-    let file = segment.open_file(OpenMode::Existing)?;
-    for patch in &ending.patches {
-        file.write_all_at(&[IoSlice::new(&patch.bytes)], patch.offset)
-            .map_err(|e| Error::io("write", &segment.path, e))?;
-    }
-    // The process may have died and the machine gone on: then nothing of this is durable yet.
-    file.truncate(ending.end).map_err(|e| Error::io("truncate", &segment.path, e))?;
-    file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
-    segment.set_end(ending.end);
-    let torn = ending.torn.map(|(bytes, reason)| {
-        let path = segment.path.clone();
-        TornTail { path, offset: ending.end, bytes, reason }
-    });
-    Ok(torn)
 }
 
 /// Merges hint files into an index, and tells the segments how much of them is live.

@@ -6,13 +6,12 @@
 use super::reserve::restore_reserve;
 use super::store::Store;
 use crate::disk::OverlayDisk;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary, Written};
 use crate::manifest::{Purpose, SegmentState};
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
-use crate::segment::scan::Scanner;
 use std::sync::Arc;
 
 impl Store {
@@ -53,8 +52,11 @@ impl Store {
             return Ok(());
         }
         let mut builder = match segment.take_collected() {
-            Some(builder) => builder,
-            None => self.collect(segment)?,
+            Some(contents) => HintBuilder::of(self.order, contents),
+            None => match HintBuilder::read(self.order, segment)? {
+                (builder, None) => builder,
+                (_, Some(damage)) => return Err(self.latch(damage)),
+            },
         };
         let summary = self.write_hint(&mut builder, segment)?;
         self.set_state(segment.id, SegmentState::Sealed { len }, summary.seq_min)?;
@@ -73,10 +75,8 @@ impl Store {
             segment.set_lacks_hint(true);
             return Ok(builder.finish());
         }
-        let (home, id, len) = (&self.home, segment.id, segment.len());
-        let (summary, written) = builder
-            .write_if_there_is_space(&*home.disk, &home.dir, home.store_id, id, len)
-            .map_err(|e| self.latch(e))?;
+        let written = builder.write_if_there_is_space(&self.home, segment);
+        let (summary, written) = written.map_err(|e| self.latch(e))?;
         segment.set_lacks_hint(written == Written::NoSpace);
         Ok(summary)
     }
@@ -88,18 +88,13 @@ impl Store {
             segments.values().filter(|segment| segment.lacks_hint()).cloned().collect()
         };
         for segment in lacking.iter().filter(|segment| !segment.is_damaged()) {
-            let (file, len) = (segment.sequential()?, segment.len());
-            let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
-            let mut builder = HintBuilder::new(self.order);
-            if let (_, Some(_)) = scanner.collect(&mut builder)? {
+            let (mut builder, damage) = HintBuilder::read(self.order, segment)?;
+            if damage.is_some() {
                 segment.mark_damaged();
                 continue;
             }
-            let home = &self.home;
-            let (_, written) = builder
-                .write_if_there_is_space(&*home.disk, &home.dir, home.store_id, segment.id, len)
-                .map_err(|e| self.latch(e))?;
-            if written == Written::NoSpace {
+            let written = builder.write_if_there_is_space(&self.home, segment);
+            if written.map_err(|e| self.latch(e))?.1 == Written::NoSpace {
                 break;
             }
             segment.set_lacks_hint(false);
@@ -109,26 +104,13 @@ impl Store {
 
     /// What the hint file of a segment would say for which there was no space.
     pub(crate) fn hint_in_memory(&self, segment: &Segment) -> Option<HintReader> {
-        let (file, len) = (segment.sequential().ok()?, segment.len());
-        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
-        let mut builder = HintBuilder::new(self.order);
-        let (_, damage) = scanner.collect(&mut builder).ok()?;
+        let (mut builder, damage) = HintBuilder::read(self.order, segment).ok()?;
         let (memory, dir, id) = (OverlayDisk::new(), &self.home.dir, self.home.store_id);
+        let len = segment.len();
         if damage.is_some() || builder.write(&memory, dir, id, segment.id, len).is_err() {
             return None;
         }
         HintReader::open(&memory, dir, id, segment.id, len, self.order).ok()
-    }
-
-    /// Reads a segment from end to end for its hint file.
-    fn collect(&self, segment: &Segment) -> Result<HintBuilder> {
-        let (file, len) = (segment.sequential()?, segment.len());
-        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
-        let mut builder = HintBuilder::new(self.order);
-        if let (offset, Some(damage)) = scanner.collect(&mut builder)? {
-            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
-        }
-        Ok(builder)
     }
 
     /// Ends all writing and seals everything; the next opening then reads hint files only.

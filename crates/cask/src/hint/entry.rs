@@ -3,7 +3,8 @@
 use crate::bytes::{Cursor, put_varint};
 use crate::hash::HashKey;
 use crate::location::{ALIGNMENT, SEGMENT_LEN_MAX};
-use crate::options::IndexKind;
+use crate::manifest::IndexKind;
+use crate::segment::contents::RecordMeta;
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX};
 use std::cmp::Ordering;
 
@@ -16,15 +17,6 @@ pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
     pub(crate) hash: u64,
     pub(crate) meta: RecordMeta,
-}
-
-/// All but the key.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct RecordMeta {
-    pub(crate) seq: u64,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    pub(crate) is_tombstone: bool,
 }
 
 /// The order of hint files of a store with this index.

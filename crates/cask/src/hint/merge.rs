@@ -83,11 +83,12 @@ mod tests {
     use super::*;
     use crate::disk::SimDisk;
     use crate::hash::HashKey;
-    use crate::hint::entry::{RANGES, RecordMeta};
+    use crate::hint::entry::RANGES;
     use crate::hint::reader::HintReader;
     use crate::hint::writer::HintBuilder;
+    use crate::manifest::IndexKind;
     use crate::names;
-    use crate::options::IndexKind;
+    use crate::segment::contents::RecordMeta;
     use std::collections::BTreeMap;
     use std::path::Path;
 

@@ -1,12 +1,16 @@
 //! Making a hint file. Byte table in `docs/formats/cask-hint.md`.
 
-use super::entry::{HintOrder, RANGES, RecordMeta, encode};
+use super::entry::{HintOrder, RANGES, encode};
 use super::filter::Filter;
 use crate::checksum::crc32c;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::names;
+use crate::segment::contents::{Contents, RecordMeta};
+use crate::segment::file::{Segment, SegmentHome};
+use crate::segment::record::Kind;
+use crate::segment::scan::{Scanner, Step};
 use std::io::IoSlice;
 use std::path::Path;
 
@@ -25,15 +29,7 @@ const WRITE_LEN: usize = 1 << 20;
 /// Collects what a segment's records are about.
 pub(crate) struct HintBuilder {
     order: HintOrder,
-    keys: Vec<u8>,
-    entries: Vec<Collected>,
-}
-
-struct Collected {
-    hash: u64,
-    key_start: usize,
-    key_len: usize,
-    meta: RecordMeta,
+    contents: Contents,
 }
 
 /// Whether a hint file was written.
@@ -55,26 +51,38 @@ pub(crate) struct HintSummary {
 
 impl HintBuilder {
     pub(crate) fn new(order: HintOrder) -> Self {
-        HintBuilder { order, keys: Vec::new(), entries: Vec::new() }
+        Self::of(order, Contents::default())
+    }
+
+    pub(crate) fn of(order: HintOrder, contents: Contents) -> Self {
+        HintBuilder { order, contents }
+    }
+
+    /// Reads a segment to its end, or to the first damage, which is the second result.
+    pub(crate) fn read(order: HintOrder, segment: &Segment) -> Result<(Self, Option<Error>)> {
+        let (mut builder, mut scanner) = (Self::new(order), Scanner::of(segment)?);
+        loop {
+            match scanner.next()? {
+                Step::Record(offset, record) => {
+                    let (seq, len) = (record.header.seq, record.header.record_len());
+                    let is_tombstone = record.header.kind == Kind::Delete;
+                    builder.add(record.key, RecordMeta { seq, offset, len, is_tombstone });
+                }
+                Step::End => return Ok((builder, None)),
+                Step::Damaged(offset, damage) => {
+                    let damage = Error::corrupt(&segment.path, offset, damage.0);
+                    return Ok((builder, Some(damage)));
+                }
+            }
+        }
     }
 
     pub(crate) fn add(&mut self, key: &[u8], meta: RecordMeta) {
-        self.add_hashed(self.order.hash_key.hash(key), key, meta);
-    }
-
-    /// As [`Self::add`], for a key whose hash is known.
-    pub(crate) fn add_hashed(&mut self, hash: u64, key: &[u8], meta: RecordMeta) {
-        self.entries.push(Collected { hash, key_start: self.keys.len(), key_len: key.len(), meta });
-        self.keys.extend_from_slice(key);
-    }
-
-    /// Bytes of memory that what was collected takes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.entries.len() * size_of::<Collected>() + self.keys.len()
+        self.contents.add(self.order.hash_key.hash(key), key, meta);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.contents.records.is_empty()
     }
 
     /// Writes the hint file of a segment of length `segment_len`, durable when this returns.
@@ -117,13 +125,10 @@ impl HintBuilder {
     /// reading its segment, so it is no reason to refuse anything.
     pub(crate) fn write_if_there_is_space(
         &mut self,
-        disk: &dyn Disk,
-        dir: &Path,
-        store_id: u128,
-        segment: SegmentId,
-        segment_len: u64,
+        home: &SegmentHome,
+        segment: &Segment,
     ) -> Result<(HintSummary, Written)> {
-        match self.write(disk, dir, store_id, segment, segment_len) {
+        match self.write(&*home.disk, &home.dir, home.store_id, segment.id, segment.len()) {
             Ok(summary) => Ok((summary, Written::Yes)),
             Err(Error::NoSpace { .. }) => Ok((self.summary(), Written::NoSpace)),
             Err(error) => Err(error),
@@ -132,24 +137,24 @@ impl HintBuilder {
 
     /// Brings the newest record of every key to the front and drops the others.
     fn sort(&mut self) {
-        let (order, keys) = (self.order, &self.keys);
-        let key = |c: &Collected| &keys[c.key_start..c.key_start + c.key_len];
-        self.entries.sort_unstable_by(|a, b| {
-            order
-                .compare((a.hash, key(a)), (b.hash, key(b)))
+        let Contents { keys, records } = &mut self.contents;
+        records.sort_unstable_by(|a, b| {
+            self.order
+                .compare((a.hash, a.key(keys)), (b.hash, b.key(keys)))
                 .then_with(|| b.meta.seq.cmp(&a.meta.seq))
         });
-        self.entries.dedup_by(|b, a| a.hash == b.hash && key(a) == key(b));
+        records.dedup_by(|b, a| a.hash == b.hash && a.key(keys) == b.key(keys));
     }
 
     fn summary(&self) -> HintSummary {
-        let seqs = || self.entries.iter().map(|c| c.meta.seq);
-        let tombstones = self.entries.iter().filter(|c| c.meta.is_tombstone);
+        let records = &self.contents.records;
+        let seqs = || records.iter().map(|noted| noted.meta.seq);
+        let tombstones = records.iter().filter(|noted| noted.meta.is_tombstone);
         HintSummary {
-            entries: self.entries.len() as u64,
+            entries: records.len() as u64,
             seq_min: seqs().min().unwrap_or(u64::MAX),
             seq_max: seqs().max().unwrap_or(0),
-            tombstones: tombstones.map(|c| c.meta.len).sum(),
+            tombstones: tombstones.map(|noted| noted.meta.len).sum(),
         }
     }
 
@@ -158,18 +163,19 @@ impl HintBuilder {
         let mut ranges = [0; RANGES + 1];
         let mut next_range = 0;
         let mut block = Vec::with_capacity(BLOCK_LEN + 64);
-        let mut filter = Filter::with_capacity(self.entries.len());
-        for collected in &self.entries {
-            let key = &self.keys[collected.key_start..collected.key_start + collected.key_len];
-            let range = self.order.range_of(collected.hash, key);
+        let Contents { keys, records } = &self.contents;
+        let mut filter = Filter::with_capacity(records.len());
+        for noted in records {
+            let key = noted.key(keys);
+            let range = self.order.range_of(noted.hash, key);
             // A range begins with a block of its own.
             if range >= next_range {
                 out.block(&mut block)?;
                 ranges[next_range..=range].fill(out.position());
                 next_range = range + 1;
             }
-            encode(&mut block, key, collected.meta);
-            filter.insert(collected.hash);
+            encode(&mut block, key, noted.meta);
+            filter.insert(noted.hash);
             if block.len() >= BLOCK_LEN {
                 out.block(&mut block)?;
             }

@@ -10,10 +10,10 @@
 //! have happened to are the first ones of the segment in the tail. If all of them lead nowhere, they are tried
 //! without the first, without the first two, and so on.
 //!
-//! Nothing is changed here. The caller writes what was found to the segment and makes it durable before it
-//! reuses the tail.
+//! [`find_end`] changes nothing. [`complete_segment`] writes what was found to the segment and makes it durable,
+//! which comes before the tail is used again.
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::names::{self, FileKind};
 use crate::segment::file::Segment;
@@ -21,8 +21,22 @@ use crate::segment::scan::{Scanner, Step};
 use crate::tail::TailImage;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The end of a segment that was cut off because it was not whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TornTail {
+    /// The segment.
+    pub path: PathBuf,
+    /// Where it ends now.
+    pub offset: u64,
+    /// How much was cut off.
+    pub bytes: u64,
+    /// What was wrong with the first bytes cut off.
+    pub reason: &'static str,
+}
 
 /// How a segment ends that was being written.
 pub(crate) struct Ending {
@@ -124,6 +138,26 @@ pub(crate) fn find_end(
     let used = marked_end.max(last_byte(&*file, segment, end)?);
     let torn = (used > end).then(|| (used - end, reason));
     Ok(Ending { end, patches, torn })
+}
+
+/// Gives a segment that was being written what its lane's tail has of it, and ends it behind its
+/// last whole record, durably.
+pub(crate) fn complete_segment(segment: &Segment, tails: &[TailImage]) -> Result<Option<TornTail>> {
+    let ending = find_end(segment, tails, |_| {})?;
+    let file = segment.open_file(OpenMode::Existing)?;
+    for patch in &ending.patches {
+        file.write_all_at(&[IoSlice::new(&patch.bytes)], patch.offset)
+            .map_err(|e| Error::io("write", &segment.path, e))?;
+    }
+    // The process may have died and the machine gone on: then nothing of this is durable yet.
+    file.truncate(ending.end).map_err(|e| Error::io("truncate", &segment.path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+    segment.set_end(ending.end);
+    let torn = ending.torn.map(|(bytes, reason)| {
+        let path = segment.path.clone();
+        TornTail { path, offset: ending.end, bytes, reason }
+    });
+    Ok(torn)
 }
 
 /// Reads on until the records stop; returns why, unless at the end of the input.

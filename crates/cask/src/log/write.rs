@@ -7,7 +7,6 @@ use crate::checksum::Salt;
 use crate::compression::{Compression, compress};
 use crate::hash::HashKey;
 use crate::location::SEGMENT_LEN_MAX;
-use crate::options::Durability;
 use crate::segment::record::{
     BATCH_HEAD_LEN, Fields, Kind, Membership, encode, encode_batch_head, stamp,
 };
@@ -39,7 +38,6 @@ pub(crate) struct Op {
 pub(crate) struct Write {
     pub(crate) frame: Vec<u8>,
     pub(crate) ops: Ops,
-    pub(crate) durability: Durability,
 }
 
 /// Mostly there is one, which then needs no allocation.
@@ -65,16 +63,10 @@ impl Op {
 }
 
 impl Write {
-    pub(crate) fn put(
-        encoder: Encoder,
-        key: &[u8],
-        value: &[u8],
-        attributes: Attributes,
-        durability: Durability,
-    ) -> Self {
+    pub(crate) fn put(encoder: Encoder, key: &[u8], value: &[u8], attributes: Attributes) -> Self {
         let mut frame = Vec::new();
         let op = encoder.put(&mut frame, Membership::Alone, key, value, attributes);
-        Write { frame, ops: Ops::One(op), durability }
+        Write { frame, ops: Ops::One(op) }
     }
 
     /// A record without a key, for a log, which has no lookups. Replaces the contents of `frame`.
@@ -90,13 +82,13 @@ impl Write {
         let key_start = fields.header_len();
         let len = frame.len();
         let op = Op { kind: Kind::Put, hash: 0, start: 0, len, key_start, key_len: 0 };
-        Write { frame, ops: Ops::One(op), durability: Durability::Written }
+        Write { frame, ops: Ops::One(op) }
     }
 
-    pub(crate) fn delete(encoder: Encoder, key: &[u8], durability: Durability) -> Self {
+    pub(crate) fn delete(encoder: Encoder, key: &[u8]) -> Self {
         let mut frame = Vec::new();
         let op = encoder.delete(&mut frame, Membership::Alone, key);
-        Write { frame, ops: Ops::One(op), durability }
+        Write { frame, ops: Ops::One(op) }
     }
 
     /// Whether it only deletes.
@@ -200,12 +192,12 @@ impl BatchEncoder {
         self.frame.len()
     }
 
-    pub(crate) fn finish(mut self, durability: Durability) -> Write {
+    pub(crate) fn finish(mut self) -> Write {
         let mut head = Vec::with_capacity(BATCH_HEAD_LEN);
         let members_len = (self.frame.len() - BATCH_HEAD_LEN) as u64;
         encode_batch_head(&mut head, self.ops.len() as u32, members_len);
         self.frame[..BATCH_HEAD_LEN].copy_from_slice(&head);
-        Write { frame: self.frame, ops: Ops::Batch(self.ops), durability }
+        Write { frame: self.frame, ops: Ops::Batch(self.ops) }
     }
 }
 
@@ -221,8 +213,7 @@ mod tests {
             let mut frame = b"left over".repeat(30);
             for len in [0, 1, 7, 8, 9, 31, 100, 1000, 3] {
                 let value = vec![len as u8; len];
-                let attributes = Attributes::default();
-                let mut put = Write::put(encoder, b"", &value, attributes, Durability::Written);
+                let mut put = Write::put(encoder, b"", &value, Attributes::default());
                 let mut record = Write::record(encoder, &value, frame);
                 for write in [&mut put, &mut record] {
                     write.stamp(5, 64, Salt(9), 128);

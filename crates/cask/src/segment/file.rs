@@ -7,13 +7,12 @@
 //! * The end of a segment being written may be in its lane's tail only. Readers copy it from there and check
 //!   afterwards that it was still there: no lock, no waiting for a disk write.
 
+use super::contents::{Contents, RecordMeta};
 use super::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::checksum::Salt;
 use crate::disk::span::{ReadBuf, read_span};
 use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at, space};
 use crate::error::{Error, Result};
-use crate::hint::entry::RecordMeta;
-use crate::hint::writer::HintBuilder;
 use crate::location::{ALIGNMENT, LocationHash, SegmentId};
 use crate::names;
 use crate::tail::{LogOffset, Tail};
@@ -74,8 +73,8 @@ pub(crate) struct Segment {
     live: AtomicU64,
     /// Bytes of tombstones.
     tombstones: AtomicU64,
-    /// What its hint file will say, collected while it is written.
-    collected: Mutex<Option<HintBuilder>>,
+    /// What is in it, collected for its hint file while it is written.
+    collected: Mutex<Option<Contents>>,
     obsolete: AtomicBool,
     damaged: AtomicBool,
     /// There was no space for its hint file.
@@ -164,6 +163,12 @@ impl Segment {
         self.len.load(Ordering::Acquire)
     }
 
+    /// Fails unless the segment has the length it was sealed with.
+    pub(crate) fn check_len(&self, sealed: u64) -> Result<()> {
+        let (len, what) = (self.len(), "segment has not the length it was finished with");
+        if len == sealed { Ok(()) } else { Err(Error::corrupt(&self.path, len.min(sealed), what)) }
+    }
+
     /// Called by the only writer after bytes were written or taken back.
     pub(crate) fn set_len(&self, len: u64) {
         self.len.store(len, Ordering::Release);
@@ -236,25 +241,25 @@ impl Segment {
         debug_assert!(attached.is_ok(), "a segment is attached once");
     }
 
-    /// Has entries for the hint file collected while the segment is written.
-    pub(crate) fn collect_into(&self, builder: HintBuilder) {
-        *self.collected.lock() = Some(builder);
+    /// Has its contents collected while the segment is written.
+    pub(crate) fn start_collecting(&self) {
+        *self.collected.lock() = Some(Contents::default());
     }
 
-    /// Notes an entry for the hint file, for the only writer. With small records it is given up
+    /// Notes a record for the hint file, for the only writer. With small records it is given up
     /// before long: they would take too much memory, and are read faster than the disk writes.
     pub(crate) fn collect(&self, hash: u64, key: &[u8], meta: RecordMeta) {
         let mut collected = self.collected.lock();
-        let Some(builder) = &mut *collected else { return };
-        builder.add_hashed(hash, key, meta);
+        let Some(contents) = &mut *collected else { return };
+        contents.add(hash, key, meta);
         let allowed = COLLECTED_LEN_MIN.max((meta.offset + meta.len) / COLLECTED_FRACTION);
-        if builder.memory_bytes() as u64 > allowed {
+        if contents.memory_bytes() as u64 > allowed {
             *collected = None;
         }
     }
 
     /// What was collected, if it is complete.
-    pub(crate) fn take_collected(&self) -> Option<HintBuilder> {
+    pub(crate) fn take_collected(&self) -> Option<Contents> {
         self.collected.lock().take()
     }
 

@@ -6,14 +6,13 @@
 //! its segment was durable when it was written, so a good record further on that vouches for the bad place
 //! proves damage.
 
+use super::file::Segment;
 use super::header::{Origin, SEGMENT_HEADER_LEN};
 use super::record::{BATCH_HEAD_LEN, Damage, HEADER_LEN, HEADER_LEN_MAX, Header, Kind};
 use super::record::{Membership, Record};
 use crate::checksum::Salt;
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
-use crate::hint::entry::RecordMeta;
-use crate::hint::writer::HintBuilder;
 use crate::location::ALIGNMENT;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +69,12 @@ impl Scanner {
         }
     }
 
+    /// Reads a segment to its end, by a handle of its own.
+    pub(crate) fn of(segment: &Segment) -> Result<Self> {
+        let file = segment.sequential()?;
+        Ok(Self::new(file, &segment.path, segment.salt, segment.origin, segment.len()))
+    }
+
     /// Where the next record begins, or the place that could not be passed.
     pub(crate) fn position(&self) -> u64 {
         self.position
@@ -80,29 +85,6 @@ impl Scanner {
         self.position = other.position;
         self.last_seq = other.last_seq;
         self.members = 0;
-    }
-
-    /// Collects hints of all records and returns the offset where it stopped: the end, or the first
-    /// damage.
-    pub(crate) fn collect(
-        &mut self,
-        hints: &mut HintBuilder,
-    ) -> Result<(u64, Option<&'static str>)> {
-        loop {
-            match self.next()? {
-                Step::Record(offset, record) => {
-                    let meta = RecordMeta {
-                        seq: record.header.seq,
-                        offset,
-                        len: record.header.record_len(),
-                        is_tombstone: record.header.kind == Kind::Delete,
-                    };
-                    hints.add(record.key, meta);
-                }
-                Step::End => return Ok((self.position(), None)),
-                Step::Damaged(offset, damage) => return Ok((offset, Some(damage.0))),
-            }
-        }
     }
 
     /// The next put or delete.

@@ -3,7 +3,6 @@
 //! Nothing is changed, and nothing stops at the first problem. Opening verifies less: it trusts a
 //! sealed segment with a valid hint file until a record is read.
 
-use super::Progress;
 use crate::disk::{Disk, OsDisk};
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
@@ -13,6 +12,7 @@ use crate::log::salvage::find_end;
 use crate::log::salvage::load_tails;
 use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::names::{self, FileKind};
+use crate::progress::Progress;
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::scan::{Scanner, Step};
 use crate::tail::TailImage;
@@ -159,8 +159,9 @@ fn find_foreign(
     Ok(())
 }
 
-fn has_valid_hint(home: &SegmentHome, order: HintOrder, segment: &Segment, len: u64) -> bool {
-    let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, segment.id, len, order);
+fn has_valid_hint(home: &SegmentHome, order: HintOrder, segment: &Segment) -> bool {
+    let (id, len) = (segment.id, segment.len());
+    let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, order);
     hint.is_ok_and(|hint| hint.verify().is_ok() && hint.filter().is_ok())
 }
 
@@ -173,15 +174,11 @@ fn check_segment(
     report: &mut CheckReport,
     tell: &mut impl FnMut(u64),
 ) -> Result<()> {
-    let len = segment.len();
-    if let SegmentState::Sealed { len: listed } = entry.state {
-        if len != listed {
-            let what = "segment has not the length it was finished with";
-            return Err(Error::corrupt(&segment.path, len.min(listed), what));
-        }
+    if let SegmentState::Sealed { len } = entry.state {
+        segment.check_len(len)?;
         if manifest.purpose == Purpose::Database {
             let order = HintOrder { index: manifest.index, hash_key: manifest.hash_key };
-            report.hints_missing += usize::from(!has_valid_hint(home, order, segment, len));
+            report.hints_missing += usize::from(!has_valid_hint(home, order, segment));
         }
     }
     if entry.state == SegmentState::Open {
@@ -194,8 +191,7 @@ fn check_segment(
         report.torn_bytes += ending.torn.map_or(0, |(bytes, _)| bytes);
         return Ok(());
     }
-    let file = segment.sequential()?;
-    let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+    let mut scanner = Scanner::of(segment)?;
     let (offset, damage) = loop {
         match scanner.next()? {
             Step::Record(offset, _) => {

@@ -2,12 +2,3 @@
 
 pub(crate) mod check;
 pub(crate) mod repair;
-
-/// How far a check or repair has come; handed to the caller's function now and then.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// Bytes of segments read so far.
-    pub done: u64,
-    /// Bytes of all segments.
-    pub total: u64,
-}

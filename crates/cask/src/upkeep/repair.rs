@@ -11,15 +11,15 @@
 //! * When the manifest is lost too, all segments found are taken, including those that compaction had replaced
 //!   and not yet removed.
 
-use super::Progress;
 use super::check::{home, lock};
 use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::salvage::{Patched, find_end, load_tails};
-use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
+use crate::manifest::{Entry, IndexKind, Manifest, Purpose, SegmentState};
 use crate::names::{self, FileKind};
-use crate::options::{IndexKind, SHARDS_DEFAULT};
+use crate::options::SHARDS_DEFAULT;
+use crate::progress::Progress;
 use crate::segment::file::{Segment, SegmentHome, read_header};
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
 use crate::segment::record::{Kind, Membership, Record, encode, stamp};

@@ -5,20 +5,19 @@
 //! durable. The rest is cut off and reported.
 
 use crate::db::open::{adopt_tails, load_manifest, lock_dir, remove_idle_tails, sort_out_files};
-use crate::db::recovery::{TornTail, complete_segment, scanner};
 use crate::db::stats::Counters;
 use crate::db::store::{Index, Store};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
-use crate::log::salvage::load_tails;
+use crate::log::salvage::{TornTail, complete_segment, load_tails};
 use crate::manifest::{Manifest, Purpose, SegmentState};
 use crate::options::Options;
 use crate::reserve_file::Reserve;
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::SEGMENT_HEADER_LEN;
-use crate::segment::scan::Step;
+use crate::segment::scan::{Scanner, Step};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,7 +50,7 @@ impl<F: FnMut(&[u8]) -> Result<(), String>> Replay<F> {
 
     /// Takes the records of a segment. Returns the offset of one before which others are missing.
     fn segment(&mut self, segment: &Arc<Segment>) -> Result<Option<u64>> {
-        let mut records = scanner(segment)?;
+        let mut records = Scanner::of(segment)?;
         loop {
             let (offset, record) = match records.next()? {
                 Step::Record(offset, record) => (offset, record),
@@ -134,14 +133,10 @@ fn complete_segments(
     for (id, entry) in &manifest.segments {
         let segment = Segment::open(home, *id, entry.seq_min)?;
         match entry.state {
-            SegmentState::Sealed { len } if segment.len() != len => {
-                let what = "segment has not the length it was finished with";
-                return Err(Error::corrupt(&segment.path, segment.len().min(len), what));
-            }
-            SegmentState::Sealed { .. } => {}
+            SegmentState::Sealed { len } => segment.check_len(len)?,
             _ => recovery.torn_tails.extend(complete_segment(&segment, &tails)?),
         }
-        let first = match scanner(&segment)?.next()? {
+        let first = match Scanner::of(&segment)?.next()? {
             Step::Record(_, record) => Some(record.header.seq),
             Step::End => None,
             Step::Damaged(offset, damage) => {
