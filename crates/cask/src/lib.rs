@@ -51,6 +51,7 @@ mod progress;
 mod reserve_file;
 
 mod cold;
+mod directory;
 mod log;
 mod manifest;
 mod segment;

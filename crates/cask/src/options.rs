@@ -1,6 +1,7 @@
 //! The options of a store.
 
 use crate::compression::Compression;
+use crate::directory::IfMissing;
 use crate::disk::Space;
 use crate::error::{Error, Result};
 use crate::manifest::{IndexKind, SHARDS_MAX};
@@ -173,6 +174,14 @@ impl Options {
         self.tail_bytes = fitted(self.tail_bytes, share(TAILS_PART), TAIL_BYTES_FITTED_MIN);
         self.segment_size_bytes =
             fitted(self.segment_size_bytes, share(SEGMENTS_PART), SEGMENT_SIZE_FITTED_MIN);
+    }
+
+    pub(crate) fn if_missing(&self) -> IfMissing {
+        let shards = self.shards.unwrap_or(SHARDS_DEFAULT);
+        match self.create_if_missing {
+            true => IfMissing::Make { index: self.index, shards },
+            false => IfMissing::Refuse,
+        }
     }
 
     pub(crate) fn tail_geometry(&self) -> Geometry {

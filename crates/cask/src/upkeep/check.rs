@@ -3,13 +3,13 @@
 //! Nothing is changed, and nothing stops at the first problem. Opening verifies less: it trusts a
 //! sealed segment with a valid hint file until a record is read.
 
+use crate::directory;
 use crate::disk::{Disk, OsDisk};
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::hint::reader::HintReader;
 use crate::location::SegmentId;
-use crate::log::salvage::find_end;
-use crate::log::salvage::load_tails;
+use crate::log::salvage::{find_end, load_tails};
 use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::names::{self, FileKind};
 use crate::progress::Progress;
@@ -127,16 +127,7 @@ pub(crate) fn lock_store_on(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate
     if !paths.iter().any(|path| is_of_store(path)) {
         return Err(not_a_store());
     }
-    lock(disk, dir)
-}
-
-pub(crate) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
-    let path = names::lock(dir);
-    disk.lock(&path).map_err(|e| match e.kind() {
-        ErrorKind::WouldBlock => Error::Locked { path: path.clone() },
-        ErrorKind::NotFound => Error::NotAStore { path: dir.to_owned() },
-        _ => Error::io("lock", &path, e),
-    })
+    directory::lock(disk, dir)
 }
 
 pub(crate) fn home(disk: Arc<dyn Disk>, dir: &Path, store_id: u128) -> Arc<SegmentHome> {
@@ -181,25 +172,21 @@ fn check_segment(
             report.hints_missing += usize::from(!has_valid_hint(home, order, segment));
         }
     }
+    let mut count = |offset| {
+        report.records += 1;
+        if report.records.is_multiple_of(1024) {
+            tell(offset);
+        }
+    };
     if entry.state == SegmentState::Open {
-        let ending = find_end(segment, tails, |offset| {
-            report.records += 1;
-            if report.records.is_multiple_of(1024) {
-                tell(offset);
-            }
-        })?;
+        let ending = find_end(segment, tails, count)?;
         report.torn_bytes += ending.torn.map_or(0, |(bytes, _)| bytes);
         return Ok(());
     }
     let mut scanner = Scanner::of(segment)?;
     let (offset, damage) = loop {
         match scanner.next()? {
-            Step::Record(offset, _) => {
-                report.records += 1;
-                if report.records.is_multiple_of(1024) {
-                    tell(offset);
-                }
-            }
+            Step::Record(offset, _) => count(offset),
             Step::End => return Ok(()),
             Step::Damaged(offset, damage) => break (offset, damage),
         }

@@ -11,7 +11,8 @@
 //! * When the manifest is lost too, all segments found are taken, including those that compaction had replaced
 //!   and not yet removed.
 
-use super::check::{home, lock};
+use super::check::home;
+use crate::directory;
 use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
@@ -71,7 +72,7 @@ pub fn repair_on(
 ) -> Result<RepairReport> {
     let _old_lock = super::check::lock_store_on(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
-    let _new_lock = lock(&*disk, to)?;
+    let _new_lock = directory::lock(&*disk, to)?;
     refuse_existing(&*disk, to)?;
     let old = match Manifest::load(&*disk, from) {
         // It is not damaged, and what it says would be lost.

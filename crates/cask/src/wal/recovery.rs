@@ -4,9 +4,9 @@
 //! after later bytes had reached the device before earlier ones, and nothing from there on was acknowledged as
 //! durable. The rest is cut off and reported.
 
-use crate::db::open::{adopt_tails, load_manifest, lock_dir, remove_idle_tails, sort_out_files};
 use crate::db::stats::Counters;
 use crate::db::store::{Index, Store};
+use crate::directory;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
@@ -83,10 +83,11 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
 ) -> Result<(Store, WalRecovery)> {
     options.validate()?;
     disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-    let lock = lock_dir(&*disk, dir, &options)?;
-    let mut manifest = load_manifest(&*disk, dir, Purpose::Log, &options)?;
+    let lock = directory::lock(&*disk, dir)?;
+    let if_missing = options.if_missing();
+    let mut manifest = directory::load_manifest(&*disk, dir, Purpose::Log, if_missing)?;
     let is_new = manifest.segments.is_empty();
-    sort_out_files(&*disk, dir, &mut manifest)?;
+    directory::sort_out_files(&*disk, dir, &mut manifest)?;
     let (direct_io, files_max) = (options.direct_io, options.open_files_max);
     let home = SegmentHome::new(disk, dir, manifest.store_id, direct_io, files_max);
     let segments = complete_segments(&home, &manifest, &mut replay.recovery)?;
@@ -94,13 +95,13 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     let (kept, obsolete) = replay_segments(&mut manifest, segments, replay)?;
     // Without a gap, though numbers from here on may have been given to records that are lost.
     manifest.next_seq = replay.next_seq;
-    adopt_tails(&*home.disk, dir, &mut manifest)?;
+    directory::adopt_tails(&*home.disk, dir, &mut manifest)?;
     match manifest.store(&*home.disk, dir) {
         Ok(()) => {
             // Only now, when the manifest lists them as obsolete, may the empty ones' files go.
             obsolete.iter().for_each(|segment| segment.mark_obsolete());
             drop(obsolete);
-            remove_idle_tails(&*home.disk, dir, manifest.shards)?;
+            directory::remove_idle_tails(&*home.disk, dir, manifest.shards)?;
         }
         // The disk is full. The manifest that is there leads to the same records once more; the one in
         // memory is stored before anything else is written, and the next opening removes what is obsolete.
