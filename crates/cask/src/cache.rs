@@ -140,9 +140,8 @@ impl CacheShard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Value;
+    use crate::entry::{Attributes, Value};
     use crate::location::SegmentId;
-    use crate::log::write::Attributes;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1), n * 8, 8)

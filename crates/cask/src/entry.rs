@@ -1,9 +1,17 @@
-//! What a read returns.
+//! A value as it is put, and what a read returns.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::log::write::Attributes;
+/// What a put can carry beside its value. The engine stores these and gives them back; what they
+/// mean is the caller's business.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Attributes {
+    /// When the value ends, in milliseconds since 1970.
+    pub expiry_ms: Option<u64>,
+    /// The caller's version of the value.
+    pub version: Option<u64>,
+}
 
 /// A value, as bytes. Clones share them.
 ///

@@ -1,6 +1,6 @@
 //! Batches: several changes that take effect atomically.
 
-use crate::log::write::Attributes;
+use crate::entry::Attributes;
 
 /// Changes to be written together. Later changes of a key win over earlier ones.
 #[derive(Clone, Default, Debug)]

@@ -2,6 +2,7 @@
 
 use super::batch::{Batch, Change};
 use super::compaction::{CompactionReport, Pace};
+use super::encoder::BatchEncoder;
 use super::iter::{Iter, for_each};
 use super::open::open;
 use super::range::Range;
@@ -11,9 +12,9 @@ use super::stats::Stats;
 use super::store::Store;
 use super::threads::Threads;
 use crate::disk::{Disk, OsDisk};
-use crate::entry::{Entry, Value};
+use crate::entry::{Attributes, Entry, Value};
 use crate::error::{Error, Result};
-use crate::log::write::{Attributes, BatchEncoder, Op, Write};
+use crate::log::write::Op;
 use crate::options::{Durability, Options};
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 use parking_lot::Mutex;
@@ -99,7 +100,7 @@ impl Db {
         check_value(value)?;
         let store = self.store();
         store.check_writable()?;
-        let write = Write::put(store.encoder(), key, value, attributes);
+        let write = store.encoder().put(key, value, attributes);
         let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write, durability)
     }
@@ -114,7 +115,7 @@ impl Db {
         check_key(key)?;
         let store = self.store();
         store.check_writable()?;
-        let write = Write::delete(store.encoder(), key);
+        let write = store.encoder().delete(key);
         let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write, durability)
     }

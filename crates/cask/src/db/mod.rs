@@ -2,6 +2,7 @@
 //!
 //! * [`store`]: the state all handles share.
 //! * [`open`], [`recovery`]: from a directory to a store.
+//! * [`encoder`]: from keys and values to records.
 //! * [`commit`]: appending groups of writes and applying them to the index.
 //! * [`read`], [`range`], [`iter`], [`view`], [`snapshot`]: reading. [`scan`]: passes over the
 //!   disk that ranges share.
@@ -14,6 +15,7 @@
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod compaction;
+pub(crate) mod encoder;
 pub(crate) mod full_scan;
 pub(crate) mod handle;
 pub(crate) mod iter;

@@ -6,11 +6,10 @@
 use super::store::{Index, Store};
 use crate::compression::decompress;
 use crate::disk::span::ReadBuf;
-use crate::entry::{Entry, Value};
+use crate::entry::{Attributes, Entry, Value};
 use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
 use crate::location::Location;
-use crate::log::write::Attributes;
 use crate::segment::file::Segment;
 use crate::segment::record::{HEADER_LEN_MAX, Header, Record};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! The state all handles of an open store share, and the rules that apply everywhere.
 
+use super::encoder::Encoder;
 use super::scan::pass::Passes;
 use super::stats::{Counters, Stats};
 use crate::cache::ReadCache;
@@ -11,7 +12,6 @@ use crate::index::history::History;
 use crate::index::ordered::OrderedIndex;
 use crate::location::SegmentId;
 use crate::log::lane::Lane;
-use crate::log::write::Encoder;
 use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::options::{Options, Placement};
 use crate::reserve_file::Reserve;

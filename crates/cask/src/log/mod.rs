@@ -1,6 +1,6 @@
 //! A shard's log: appending to it, the parts of a write, and the way to the disk.
 //!
-//! * [`write`](mod@write): a put, delete or batch, encoded by the calling thread.
+//! * [`write`](mod@write): records that are written together, encoded by the calling thread.
 //! * [`lane`]: appending. Under one short lock and without a system call, a write is numbered, copied into the
 //!   lane's tail and applied to the index.
 //! * [`flush`]: from the tail into segments, in blocks, by a writer or the flusher.

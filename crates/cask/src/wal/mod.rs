@@ -178,7 +178,7 @@ impl Wal {
         if record.len() > WAL_RECORD_LEN_MAX {
             return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
         }
-        let mut write = Write::record(self.store.encoder(), record, FRAME.take());
+        let mut write = Write::record(self.store.options.compression, record, FRAME.take());
         let appended = self.lane().append(&*self.store, &mut write, |_, _| {}).map(drop);
         if write.frame.capacity() <= FRAME_KEPT_BYTES_MAX {
             FRAME.set(write.frame);

@@ -5,9 +5,8 @@
 
 use super::cut::Cut;
 use crate::compression::decompress_into;
-use crate::entry::{Entry, Value};
+use crate::entry::{Attributes, Entry, Value};
 use crate::location::Location;
-use crate::log::write::Attributes;
 use crate::segment::record::Record;
 use std::sync::Arc;
 
