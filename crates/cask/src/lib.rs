@@ -81,6 +81,7 @@ pub use db::snapshot::Snapshot;
 pub use db::stats::Stats;
 pub use entry::{Attributes, Entry, Value};
 pub use error::{Error, Result};
+pub use log::options::WalOptions;
 pub use log::salvage::TornTail;
 pub use manifest::IndexKind;
 pub use options::{CompactionOptions, Durability, Options, Placement, SyncPolicy};
@@ -88,7 +89,7 @@ pub use progress::Progress;
 pub use upkeep::check::{CheckReport, check, check_on, lock_store};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
 pub use wal::recovery::WalRecovery;
-pub use wal::{Wal, WalMark, WalOptions};
+pub use wal::{Wal, WalMark};
 
 /// Longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 << 10;

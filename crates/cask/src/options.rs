@@ -2,10 +2,9 @@
 
 use crate::compression::Compression;
 use crate::directory::IfMissing;
-use crate::disk::Space;
 use crate::error::{Error, Result};
+use crate::log::options::WalOptions;
 use crate::manifest::{IndexKind, SHARDS_MAX};
-use crate::tail::Geometry;
 use std::time::Duration;
 
 /// Which of its logs a store writes a record to. Reading finds it in any case, so this may change
@@ -152,30 +151,7 @@ pub(crate) const SHARDS_DEFAULT: u32 = 8;
 /// Blocks of 128 KiB: enough for the device to be busy with, and all tails of a store together stay
 /// in a processor's cache. With four times as much, writing 4 KiB values is a fifth slower.
 const TAIL_BYTES_DEFAULT: u64 = 1 << 20;
-const TAIL_BYTES_MIN: u64 = 1 << 10;
-const SEGMENT_SIZE_MIN: u64 = 256;
-/// A segment of this size plus one batch still fits the format's offsets.
-const SEGMENT_SIZE_MAX: u64 = 1 << 30;
-
-/// All tails of a store together take at most this part of a device, and so does the segment that
-/// each lane writes, so that compaction has something to work on before the device is full.
-const TAILS_PART: u64 = 16;
-const SEGMENTS_PART: u64 = 4;
-/// But none becomes smaller than this by it.
-const TAIL_BYTES_FITTED_MIN: u64 = 64 << 10;
-const SEGMENT_SIZE_FITTED_MIN: u64 = 1 << 20;
-
 impl Options {
-    /// Makes tails and segments smaller for `lanes` lanes on a device that is small for them.
-    pub(crate) fn fit_to_device(&mut self, space: Option<Space>, lanes: u32) {
-        let Some(space) = space else { return };
-        let share = |part| space.total / part / u64::from(lanes.max(1));
-        let fitted = |wanted: u64, share: u64, min: u64| wanted.min(share.max(min));
-        self.tail_bytes = fitted(self.tail_bytes, share(TAILS_PART), TAIL_BYTES_FITTED_MIN);
-        self.segment_size_bytes =
-            fitted(self.segment_size_bytes, share(SEGMENTS_PART), SEGMENT_SIZE_FITTED_MIN);
-    }
-
     pub(crate) fn if_missing(&self) -> IfMissing {
         let shards = self.shards.unwrap_or(SHARDS_DEFAULT);
         match self.create_if_missing {
@@ -184,8 +160,14 @@ impl Options {
         }
     }
 
-    pub(crate) fn tail_geometry(&self) -> Geometry {
-        Geometry::of_len(self.tail_bytes)
+    /// What concerns the log alone.
+    pub(crate) fn log(&self) -> WalOptions {
+        WalOptions {
+            segment_size_bytes: self.segment_size_bytes,
+            tail_bytes: self.tail_bytes,
+            compression: self.compression,
+            background_threads: self.background_threads,
+        }
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
@@ -193,15 +175,9 @@ impl Options {
         if self.shards.is_some_and(|n| !(1..=SHARDS_MAX).contains(&n)) {
             return invalid("shards", format!("1 to {SHARDS_MAX}"));
         }
-        if !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&self.segment_size_bytes) {
-            let detail = format!("{SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX}");
-            return invalid("segment_size_bytes", detail);
-        }
+        self.log().validate()?;
         if !(0.01..=1.0).contains(&self.compaction.garbage_ratio) {
             return invalid("compaction.garbage_ratio", "0.01 to 1".to_owned());
-        }
-        if self.tail_bytes < TAIL_BYTES_MIN {
-            return invalid("tail_bytes", format!("at least {TAIL_BYTES_MIN}"));
         }
         if self.open_files_max == 0 {
             return invalid("open_files_max", "at least 1".to_owned());

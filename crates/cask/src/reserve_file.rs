@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The file, and how much it holds.
 pub(crate) struct ReserveFile {
-    /// A log has none.
-    disk: Option<Arc<dyn Disk>>,
+    disk: Arc<dyn Disk>,
     /// There is none yet if the disk had no space for it.
     file: Option<Arc<dyn DiskFile>>,
     bytes: u64,
@@ -25,7 +24,7 @@ pub(crate) struct ReserveFile {
 impl ReserveFile {
     /// Opens the file, or makes it. What it held is held again if there is still space for it.
     pub(crate) fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
-        let disk = Some(Arc::clone(disk));
+        let disk = Arc::clone(disk);
         let mut held = Self { disk, file: None, bytes: 0, path: path.to_owned() };
         let Some(file) = held.file()? else { return Ok(held) };
         let len = file.size().map_err(|e| Error::io("measure", path, e))?;
@@ -37,14 +36,10 @@ impl ReserveFile {
         Ok(held)
     }
 
-    /// For a log.
-    pub(crate) fn none() -> Self {
-        Self { disk: None, file: None, bytes: 0, path: PathBuf::new() }
-    }
-
     /// The file, which is made if it is not there and the disk has space for a file.
     fn file(&mut self) -> Result<Option<Arc<dyn DiskFile>>> {
-        if let (None, Some(disk)) = (&self.file, &self.disk) {
+        if self.file.is_none() {
+            let disk = &self.disk;
             let opened = match disk.open(&self.path, OpenMode::Existing) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     disk.open(&self.path, OpenMode::CreateNew)
@@ -95,7 +90,7 @@ impl ReserveFile {
             return Ok(true);
         }
         let dir = self.path.parent().unwrap_or(Path::new(""));
-        let free = self.disk.as_ref().and_then(|disk| disk.space(dir)).map(|space| space.free);
+        let free = self.disk.space(dir).map(|space| space.free);
         if let Some(free) = free.filter(|&free| free > 0) {
             self.hold(bytes.min(self.bytes.saturating_add(free)))?;
         }
@@ -142,13 +137,6 @@ impl Reserve {
         let held = ReserveFile::open(disk, &path)?;
         let (is_short, room_made) = (AtomicBool::new(true), AtomicU64::new(0));
         Ok(Reserve { is_short, room_made, held: Mutex::new(held), path })
-    }
-
-    /// For a log.
-    pub(crate) fn none() -> Self {
-        let held = ReserveFile::none();
-        let (is_short, room_made) = (AtomicBool::new(false), AtomicU64::new(0));
-        Reserve { is_short, room_made, held: Mutex::new(held), path: PathBuf::new() }
     }
 
     pub(crate) fn is_short(&self) -> bool {

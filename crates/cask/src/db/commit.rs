@@ -10,16 +10,16 @@
 use super::read::Found;
 use super::reserve::{check_reserve, set_segment_space_aside};
 use super::store::{Index, Store};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::location::Location;
-use crate::log::lane::{Appended, Lane, Owner};
+use crate::log::files::{LogFiles, Owner};
+use crate::log::lane::{Appended, Lane};
 use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
 use crate::segment::contents::RecordMeta;
 use crate::segment::file::Segment;
 use crate::segment::record::Kind;
-use crate::tail::{LogOffset, Tail};
-use std::sync::Arc;
+use crate::tail::LogOffset;
 use std::sync::atomic::Ordering;
 
 impl Store {
@@ -30,7 +30,7 @@ impl Store {
         mut write: Write,
         durability: Durability,
     ) -> Result<()> {
-        let lane = &self.lanes[lane];
+        let lane = &self.files.lanes[lane];
         let end = self.append_with_room(&mut write, durability, |write, apply| {
             lane.append(self, write, apply)
         })?;
@@ -57,7 +57,7 @@ impl Store {
             };
             if self.has_none_of(write)? {
                 // That it has none must be as durable as these deletes should be.
-                return if self.wants_sync(durability) { self.flush() } else { Ok(()) }
+                return if self.wants_sync(durability) { self.files.flush(self) } else { Ok(()) }
                     .map(|()| None);
             }
             self.make_room(room_made, error)?;
@@ -97,12 +97,12 @@ impl Store {
         let first = &write.ops.as_slice()[0];
         let home = self.lane_of(first.hash, first.key(&write.frame));
         let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
-        let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.lanes[lane]).collect();
+        let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.files.lanes[lane]).collect();
         let append = |write: &mut Write, apply: &mut dyn FnMut(&Write, Appended<'_>)| {
             Lane::append_across(&locked, at, self, write, apply)
         };
         let end = self.append_with_room(&mut write, durability, append)?;
-        end.map_or(Ok(()), |end| self.finish(&self.lanes[home], end, durability))
+        end.map_or(Ok(()), |end| self.finish(&self.files.lanes[home], end, durability))
     }
 
     /// What remains to be done for a write that was appended.
@@ -111,7 +111,7 @@ impl Store {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         }
         if !self.options.background_threads {
-            self.seal_immutable()?;
+            self.files.seal_immutable(self)?;
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Store {
                 RecordMeta { seq, offset, len: op.len as u64, is_tombstone },
             );
             self.apply(op, key, seq, location, appended.segment)
-                .map_err(|e| Store::latch_always(self, e))?;
+                .map_err(|e| self.files.latch_always(e))?;
         }
         self.applied.fetch_add(1, Ordering::Release);
         Ok(())
@@ -176,7 +176,7 @@ impl Store {
             _ => segment.add_tombstone(location.len_bound()),
         }
         if let Some(old) = superseded
-            && let Some(segment) = self.segment(old.segment())
+            && let Some(segment) = self.files.segment(old.segment())
         {
             segment.subtract_live(old.len_bound());
         }
@@ -219,66 +219,27 @@ impl Store {
 }
 
 impl Owner for Store {
-    fn check_writable(&self) -> Result<()> {
-        Store::check_writable(self)
+    fn files(&self) -> &LogFiles {
+        &self.files
     }
 
-    fn latch(&self, error: Error) -> Error {
-        Store::latch(self, error)
+    fn lend<T>(&self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
+        self.reserve.lend(bytes, action)
     }
 
-    fn latch_always(&self, error: Error) -> Error {
-        Store::latch_always(self, error)
-    }
-
-    fn open_tail(&self, lane: u32) -> Result<Arc<Tail>> {
-        let home = &self.home;
-        let geometry = self.options.tail_geometry();
-        let open = || Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry);
-        let tail = self
-            .reserve
-            .lend(geometry.file_len() as u64, open)
-            .map_err(|e| Store::latch(self, e))?;
-        // Before anything in it is acknowledged, so that it is missed if it gets lost.
-        if !self.manifest.lock().tails.contains(&lane) {
-            self.update_manifest(|manifest| manifest.tails.insert(lane))?;
-            self.tails_missing.fetch_sub(1, Ordering::Relaxed);
-        }
-        Ok(tail)
-    }
-
-    fn next_segment(&self) -> Result<Arc<Segment>> {
-        let segment = self.next_log_segment()?;
-        // The segments of a log have no hint files.
-        if self.purpose != crate::manifest::Purpose::Log {
-            segment.start_collecting();
-        }
-        Ok(segment)
-    }
-
-    fn add_immutable(&self, lane: u32, segment: Arc<Segment>) {
-        self.immutable.lock().push((lane, segment));
-        if self.options.background_threads {
-            self.wakeup.changed.notify_all();
-        }
+    fn is_short_of_space(&self) -> bool {
+        self.reserve.is_short()
     }
 
     fn set_aside(&self, segment: &Segment, needed: u64, usual: u64, write: &Write) -> Result<()> {
         set_segment_space_aside(self, segment, needed, usual, write)
     }
 
-    fn segment_len_max(&self) -> u64 {
-        self.options.segment_size_bytes
+    fn begin_segment(&self, segment: &Segment) {
+        segment.start_collecting();
     }
 
-    fn take_seqs(&self, count: u64) -> u64 {
-        self.next_seq.fetch_add(count, Ordering::AcqRel)
-    }
-
-    fn block_is_complete(&self, _lane: u32) -> bool {
-        if self.options.background_threads {
-            self.flush_wakeup.notify();
-        }
-        self.options.background_threads
+    fn describe_segment(&self, segment: &Segment) -> Result<u64> {
+        self.write_hint_of(segment)
     }
 }

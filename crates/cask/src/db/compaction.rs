@@ -73,7 +73,8 @@ impl Pace {
         let cost = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         let now = Instant::now();
         self.next = self.next.max(now) + cost;
-        if self.next > now + Duration::from_millis(10) && !store.wakeup.sleep_until(self.next) {
+        if self.next > now + Duration::from_millis(10) && !store.files.wakeup.sleep_until(self.next)
+        {
             return Err(Error::Closed);
         }
         Ok(())
@@ -159,12 +160,13 @@ impl Store {
         if self.reserve.room_made.load(Ordering::Acquire) != seen {
             return Ok(());
         }
-        let segments = self.segments.read().len();
+        let segments = self.files.segments.read().len();
         let report = match self.compact_until(&mut Pace::unlimited(), Until::Whole) {
             Err(error) if error.is_no_space() => return Err(refusal),
             report => report?,
         };
-        if report.bytes_after >= report.bytes_before && self.segments.read().len() >= segments {
+        if report.bytes_after >= report.bytes_before && self.files.segments.read().len() >= segments
+        {
             return Err(refusal);
         }
         self.reserve.room_made.fetch_add(1, Ordering::Release);
@@ -178,9 +180,9 @@ impl Store {
             self.finish_segments_with_garbage()?;
         }
         // Every segment is input at most once, so this ends whatever is written meanwhile.
-        let newest = SegmentId(self.manifest.lock().next_segment);
+        let newest = SegmentId(self.files.manifest.lock().next_segment);
         loop {
-            self.check_writable()?;
+            self.files.check_writable()?;
             let is_short = self.reserve.is_short();
             // Also when it is whole: a smaller store needs less.
             let is_whole = restore_reserve(self)?;
@@ -217,7 +219,7 @@ impl Store {
                 }
                 Err(error) => {
                     job.give_up();
-                    if !self.is_latched() {
+                    if !self.files.is_latched() {
                         restore_reserve(self)?;
                     }
                     return Err(error);
@@ -234,10 +236,10 @@ impl Store {
             body.saturating_sub(segment.live()) >= self.garbage_wanted(body, is_whole)
         };
         let mut is_any = false;
-        for lane in &self.lanes {
+        for lane in &self.files.lanes {
             is_any |= lane.close_run_if(self, is_wanted);
         }
-        if is_any { self.seal_immutable() } else { Ok(()) }
+        if is_any { self.files.seal_immutable(self) } else { Ok(()) }
     }
 
     /// How much garbage makes it worthwhile to rewrite this many bytes of records.
@@ -252,7 +254,7 @@ impl Store {
     /// Sealed segments worth rewriting together: their live records fit into one segment.
     fn choose_inputs(&self, newest: SegmentId, is_whole: bool) -> Result<Vec<Arc<Segment>>> {
         let sealed: Vec<SegmentId> = {
-            let manifest = self.manifest.lock();
+            let manifest = self.files.manifest.lock();
             let sealed = |(id, entry): (&SegmentId, &crate::manifest::Entry)| {
                 matches!(entry.state, SegmentState::Sealed { .. }).then_some(*id)
             };
@@ -261,7 +263,7 @@ impl Store {
         let mut worthwhile = Vec::new();
         let mut small = Vec::new();
         let older = self.older_segments(&[]);
-        for segment in sealed.into_iter().filter_map(|id| self.segment(id)) {
+        for segment in sealed.into_iter().filter_map(|id| self.files.segment(id)) {
             if segment.is_damaged() {
                 continue;
             }
@@ -274,7 +276,7 @@ impl Store {
                     && garbage + self.idle_tombstones(&segment, &older) >= wanted)
             {
                 worthwhile.push(segment);
-            } else if body < self.options.segment_size_bytes / SMALL_FRACTION {
+            } else if body < self.files.options.segment_size_bytes / SMALL_FRACTION {
                 small.push(segment);
             }
         }
@@ -284,7 +286,7 @@ impl Store {
         let is_any = !worthwhile.is_empty();
         let chosen = self.fill_job(worthwhile);
         if is_any && chosen.is_empty() {
-            return Err(Error::NoSpace { path: self.home.dir.clone() });
+            return Err(Error::NoSpace { path: self.files.home.dir.clone() });
         }
         Ok(chosen)
     }
@@ -292,7 +294,7 @@ impl Store {
     /// Those of the segments that give back the most for what they cost, as many as one job takes.
     fn fill_job(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
         let rest = |segment: &Segment| segment.live() + segment.tombstones();
-        let size = self.options.segment_size_bytes;
+        let size = self.files.options.segment_size_bytes;
         // By what has to be copied, in millionths of the segment. Writers change it meanwhile.
         segments.sort_by_cached_key(|segment| rest(segment) * 1_000_000 / segment.len());
         // What holds nothing any more costs nothing and goes at once, before anything is copied.
@@ -321,7 +323,8 @@ impl Store {
     /// for which space can be set aside.
     fn fill_output(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
         let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
-        let mut room = room_for_output(self).min(longest.max(self.options.segment_size_bytes));
+        let mut room =
+            room_for_output(self).min(longest.max(self.files.options.segment_size_bytes));
         segments.retain(|segment| {
             let fits = segment.len() <= room;
             room -= if fits { segment.len() } else { 0 };
@@ -350,7 +353,7 @@ impl Store {
     /// All segments but these that hold something.
     fn older_segments(&self, besides: &[Arc<Segment>]) -> OlderSegments {
         let besides: HashSet<SegmentId> = besides.iter().map(|segment| segment.id).collect();
-        let segments = self.segments.read();
+        let segments = self.files.segments.read();
         // What an empty segment will get is newer than any tombstone there is: of one key, all
         // writes pass through one lane, one after the other.
         let counts = |segment: &&Arc<Segment>| {
@@ -368,7 +371,7 @@ impl Store {
         if segment.lacks_hint() {
             return self.hint_in_memory(segment);
         }
-        let home = &self.home;
+        let home = &self.files.home;
         let (id, len) = (segment.id, segment.len());
         HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, self.order).ok()
     }
@@ -408,7 +411,7 @@ impl<'a> Job<'a> {
             self.copy_live(&input, pace)?;
         }
         self.finish_outputs()?;
-        self.store.flush()?;
+        self.store.files.flush(self.store)?;
         self.switch_manifest()?;
         self.switch_index();
         let report = CompactionReport {
@@ -498,7 +501,7 @@ impl<'a> Job<'a> {
         output.hint.add(record.key, RecordMeta { seq: header.seq, offset, len, is_tombstone });
         let to = Location::new(output.segment.id, offset, len);
         if output.buf.len() >= WRITE_LEN {
-            write_out(output).map_err(|e| self.store.latch(e))?;
+            write_out(output).map_err(|e| self.store.files.latch(e))?;
         }
         if !is_tombstone {
             let hash = self.store.order.hash_key.hash(record.key);
@@ -514,14 +517,14 @@ impl<'a> Job<'a> {
 
     /// The output to put a record of this length into.
     fn output(&mut self, len: u64) -> Result<&mut Output> {
-        let size = self.set_aside.unwrap_or(self.store.options.segment_size_bytes);
+        let size = self.set_aside.unwrap_or(self.store.files.options.segment_size_bytes);
         let fits = self
             .outputs
             .last()
             .is_some_and(|output| output.segment.len() + output.buf.len() as u64 + len <= size);
         if !fits {
-            let segment = self.store.create_segment(Origin::Compaction)?;
-            self.store.use_segment(&segment);
+            let segment = self.store.files.create_segment(self.store, Origin::Compaction)?;
+            self.store.files.use_segment(&segment);
             self.outputs.push(Output {
                 segment: segment.clone(),
                 hint: HintBuilder::new(self.store.order),
@@ -529,7 +532,8 @@ impl<'a> Job<'a> {
                 summary: HintSummary::default(),
             });
             if let Some(len) = self.set_aside {
-                set_output_aside(self.store, &segment, len).map_err(|e| self.store.latch(e))?;
+                set_output_aside(self.store, &segment, len)
+                    .map_err(|e| self.store.files.latch(e))?;
             }
         }
         Ok(self.outputs.last_mut().expect("pushed if there was none"))
@@ -537,12 +541,12 @@ impl<'a> Job<'a> {
 
     fn finish_outputs(&mut self) -> Result<()> {
         for output in &mut self.outputs {
-            write_out(output).map_err(|e| self.store.latch(e))?;
+            write_out(output).map_err(|e| self.store.files.latch(e))?;
             match self.set_aside {
                 Some(_) => output.segment.complete(),
                 None => output.segment.sync(output.segment.len()),
             }
-            .map_err(|e| self.store.latch(e))?;
+            .map_err(|e| self.store.files.latch(e))?;
             let mut hint = std::mem::replace(&mut output.hint, HintBuilder::new(self.store.order));
             output.summary = self.store.write_hint(&mut hint, &output.segment)?;
             output.segment.set_seq_min(output.summary.seq_min);
@@ -553,7 +557,7 @@ impl<'a> Job<'a> {
     }
 
     fn switch_manifest(&self) -> Result<()> {
-        self.store.update_manifest(|manifest| {
+        self.store.files.update_manifest(self.store, |manifest| {
             for output in &self.outputs {
                 if let Some(entry) = manifest.segments.get_mut(&output.segment.id) {
                     entry.state = SegmentState::Sealed { len: output.segment.len() };
@@ -570,7 +574,7 @@ impl<'a> Job<'a> {
 
     fn switch_index(&self) {
         for step in &self.moves {
-            let Some(segment) = self.store.segment(step.to.segment()) else { continue };
+            let Some(segment) = self.store.files.segment(step.to.segment()) else { continue };
             // Counted first: a writer may supersede the record as soon as the index names it.
             segment.add_live(step.to.len_bound());
             let switched = match &self.store.index {
@@ -590,7 +594,7 @@ impl<'a> Job<'a> {
     /// the manifest on disk may already list the output, so it stays for the next opening to sort
     /// out.
     fn give_up(&mut self) {
-        if self.store.is_latched() {
+        if self.store.files.is_latched() {
             return;
         }
         let gone: Vec<SegmentId> = self.outputs.drain(..).map(|output| output.segment.id).collect();

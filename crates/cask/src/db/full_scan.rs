@@ -196,7 +196,7 @@ impl FullScan {
     }
 
     fn check_open(&mut self) -> Result<()> {
-        self.store.check_open().inspect_err(|_| {
+        self.store.files.check_open().inspect_err(|_| {
             // Once is enough: a loop that passes over errors must come to an end.
             self.locations.clear();
             self.uncopied = Uncopied::None;
@@ -242,7 +242,7 @@ impl FullScan {
     }
 
     fn hold_from(&mut self, first: usize) -> bool {
-        let segments = self.store.segments.read();
+        let segments = self.store.files.segments.read();
         self.locations[first..].iter().map(|location| location.segment()).all(|id| {
             self.segments.contains_key(&id)
                 || segments

@@ -10,10 +10,11 @@ use super::recovery::RecoveryReport;
 use super::snapshot::Snapshot;
 use super::stats::Stats;
 use super::store::Store;
-use super::threads::Threads;
+use super::threads;
 use crate::disk::{Disk, OsDisk};
 use crate::entry::{Attributes, Entry, Value};
 use crate::error::{Error, Result};
+use crate::log::threads::Threads;
 use crate::log::write::Op;
 use crate::options::{Durability, Options};
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
@@ -29,7 +30,7 @@ pub struct Db(Arc<Handle>);
 
 struct Handle {
     store: Arc<Store>,
-    threads: Mutex<Threads>,
+    threads: Mutex<Threads<Store>>,
     recovery: RecoveryReport,
 }
 
@@ -48,7 +49,8 @@ impl Db {
         let (store, recovery) = open(disk, dir.as_ref(), options)?;
         let store = Arc::new(store);
         let mut threads = Threads::new(&store);
-        threads.start().map_err(|e| Error::io("serve", dir.as_ref(), e))?;
+        threads::start(&mut threads, &store.options)
+            .map_err(|e| Error::io("serve", dir.as_ref(), e))?;
         Ok(Db(Arc::new(Handle { store, threads: Mutex::new(threads), recovery })))
     }
 
@@ -99,7 +101,7 @@ impl Db {
         check_key(key)?;
         check_value(value)?;
         let store = self.store();
-        store.check_writable()?;
+        store.files.check_writable()?;
         let write = store.encoder().put(key, value, attributes);
         let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write, durability)
@@ -114,7 +116,7 @@ impl Db {
     pub fn delete_with(&self, key: &[u8], durability: Durability) -> Result<()> {
         check_key(key)?;
         let store = self.store();
-        store.check_writable()?;
+        store.files.check_writable()?;
         let write = store.encoder().delete(key);
         let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write, durability)
@@ -129,7 +131,7 @@ impl Db {
     /// As [`Db::write`], with a durability of its own.
     pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
         let store = self.store();
-        store.check_writable()?;
+        store.files.check_writable()?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -215,7 +217,7 @@ impl Db {
 
     /// Makes every write that returned durable.
     pub fn flush(&self) -> Result<()> {
-        self.store().flush()
+        self.store().files.flush(&**self.store())
     }
 
     /// Rewrites every finished segment with too much garbage, as fast as the disk allows.
@@ -238,11 +240,11 @@ impl Handle {
     fn close(&self) -> Result<()> {
         self.threads.lock().stop();
         self.store.passes.stop();
-        if self.store.check_open().is_err() {
+        if self.store.files.check_open().is_err() {
             return Ok(());
         }
         let sealed = self.store.shut_down();
-        *self.store.lock.lock() = None;
+        self.store.files.unlock();
         sealed
     }
 }

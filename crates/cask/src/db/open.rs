@@ -3,15 +3,15 @@
 
 use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
 use super::reserve::restore_reserve;
-use super::stats::Counters;
 use super::store::Store;
 use crate::directory;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::location::SegmentId;
+use crate::log::files::LogFiles;
 use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
-use crate::options::Options;
+use crate::options::{Options, SyncPolicy};
 use crate::reserve_file::Reserve;
 use crate::segment::file::SegmentHome;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub(crate) fn open(
     };
     let report = update_manifest(&mut manifest, &mut recovered, &options);
     directory::adopt_tails(&*home.disk, dir, &mut manifest)?;
-    let space = manifest.space(options.tail_geometry().page_len());
+    let space = manifest.space(options.log().tail_geometry().page_len());
     match reserve.lend(space, || manifest.store(&*home.disk, dir)) {
         Ok(()) => {
             directory::remove_idle_tails(&*home.disk, dir, manifest.shards)?;
@@ -65,9 +65,10 @@ pub(crate) fn open(
     recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
     let segments = recovered.into_iter().map(|r| (r.segment.id, r.segment)).collect();
-    let counters = Counters::default();
-    let store =
-        Store::new(home, options, order, index, segments, manifest, lock, counters, reserve);
+    let lanes = lanes_in_use(&options, manifest.shards);
+    let (log, direct) = (options.log(), options.direct_writes);
+    let files = LogFiles::new(home, log, lanes, direct, segments, manifest, lock);
+    let store = Store::new(files, options, order, index, reserve);
     // Without space for it, the store can be read, and puts report what is missing.
     restore_reserve(&store)?;
     let report = RecoveryReport { keys: store.stats().keys, ..report };
@@ -104,4 +105,10 @@ fn thread_count(options: &Options) -> usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     }
+}
+
+/// Into how many logs new records go. When every write waits for a sync, one: each log is synced by
+/// itself, so with more of them fewer writes share a sync.
+fn lanes_in_use(options: &Options, shards: u32) -> u32 {
+    if options.sync == SyncPolicy::Always { 1 } else { shards }
 }

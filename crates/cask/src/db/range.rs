@@ -125,7 +125,7 @@ impl Range {
         lower: &[u8],
         upper: Bound<&[u8]>,
     ) -> Result<Self> {
-        store.check_open()?;
+        store.files.check_open()?;
         if matches!(store.index, Index::Hash(_)) {
             return Err(Error::Unordered);
         }
@@ -204,7 +204,7 @@ impl Range {
         if self.finished {
             return Ok(None);
         }
-        if let Err(closed) = self.store.check_open() {
+        if let Err(closed) = self.store.files.check_open() {
             // Once is enough: a loop that passes over errors must come to an end.
             self.finished = true;
             return Err(closed);

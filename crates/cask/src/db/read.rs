@@ -55,7 +55,7 @@ pub(crate) enum Found {
 impl Store {
     /// The newest value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Entry>> {
-        self.check_open()?;
+        self.files.check_open()?;
         let mut candidates = Vec::new();
         loop {
             let found = match &self.index {
@@ -79,7 +79,7 @@ impl Store {
 
     /// Whether the key has a value.
     pub(crate) fn exists(&self, key: &[u8]) -> Result<bool> {
-        self.check_open()?;
+        self.files.check_open()?;
         match &self.index {
             Index::Ordered(index) => Ok(index.get(key).is_some()),
             Index::Hash(index) => loop {
@@ -128,7 +128,7 @@ impl Store {
 
     /// Reads and verifies the record at a location; `None` when its segment is out of use.
     pub(crate) fn fetch(&self, location: Location) -> Result<Option<(Fetched, Arc<Segment>)>> {
-        let segment = self.segment(location.segment());
+        let segment = self.files.segment(location.segment());
         segment.map(|segment| Self::fetch_from(&segment, location)).transpose()
     }
 
@@ -151,7 +151,7 @@ impl Store {
         let mut candidates = Vec::new();
         index.candidates(hash, &mut candidates);
         for location in candidates {
-            let Some(segment) = self.segment(location.segment()) else {
+            let Some(segment) = self.files.segment(location.segment()) else {
                 return Ok(Found::Moved);
             };
             let len = (HEADER_LEN_MAX + key.len()).min(location.len_bound() as usize);

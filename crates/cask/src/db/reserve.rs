@@ -14,12 +14,12 @@
 //! * A thread that takes space from the reserve or returns it holds its lock, so space freed by one thread of this
 //!   process is not taken by another.
 //!
-//! Puts pay one flag load; the rest happens only when a segment grows. A log has no reserve.
+//! Puts pay one flag load; the rest happens only when a segment grows.
 
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::log::write::Write;
-use crate::manifest::{ENTRY_LEN, HEAD_LEN, Purpose};
+use crate::manifest::{ENTRY_LEN, HEAD_LEN};
 use crate::reserve_file::ReserveFile;
 use crate::segment::file::Segment;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ struct Need {
 /// The space that the reserve should hold when `grown` has so much.
 fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
     let (mut longest, mut total, count) = {
-        let segments = store.segments.read();
+        let segments = store.files.segments.read();
         let spaces = || segments.values().map(|segment| segment.space());
         (spaces().max().unwrap_or(0), spaces().sum::<u64>(), segments.len() as u64)
     };
@@ -53,13 +53,13 @@ fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
         longest = longest.max(space);
         total += space.saturating_sub(segment.space());
     }
-    let (geometry, page) = (store.options.tail_geometry(), store.page_len());
-    let lanes = store.lanes.len() as u64;
+    let (geometry, page) = (store.files.geometry(), store.files.page_len());
+    let lanes = store.files.lanes.len() as u64;
     let entries = 2 * (count + lanes + SEGMENTS_TO_COME);
     let list = (HEAD_LEN as u64 + entries * ENTRY_LEN as u64).next_multiple_of(page);
     let lists = list + (2 * lanes + SEGMENTS_TO_COME) * page;
     let floor = lists + longest.next_multiple_of(page);
-    let tails = store.tails_missing.load(Ordering::Relaxed) * geometry.file_len() as u64;
+    let tails = store.files.tails_missing() * geometry.file_len() as u64;
     let blocks = (lanes + 1) * BLOCKS_PER_LANE * geometry.block_len;
     let tombstones = (total / TOMBSTONES_PART).next_multiple_of(page);
     Need { list, floor, whole: floor + tails.next_multiple_of(page) + blocks + tombstones }
@@ -67,15 +67,12 @@ fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
 
 /// Makes the reserve as large as it should be. Says whether it is, also to those who ask if it is short.
 pub(super) fn restore_reserve(store: &Store) -> Result<bool> {
-    if store.purpose == Purpose::Log {
-        return Ok(true);
-    }
     let mut held = store.reserve.held.lock();
     let whole = reserve_need(store, None).whole;
     if held.bytes() > whole {
-        held.shrink(whole).map_err(|e| store.latch(e))?;
+        held.shrink(whole).map_err(|e| store.files.latch(e))?;
     }
-    let is_whole = held.hold_what_there_is(whole).map_err(|e| store.latch(e))?;
+    let is_whole = held.hold_what_there_is(whole).map_err(|e| store.files.latch(e))?;
     // Under its lock, so that a delete which borrows at the same time is not forgotten.
     store.reserve.is_short.store(!is_whole, Ordering::Relaxed);
     Ok(is_whole)
@@ -99,12 +96,6 @@ pub(super) fn set_segment_space_aside(
     write: &Write,
 ) -> Result<()> {
     let wanted = segment.space_wanted(needed, usual);
-    if store.purpose == Purpose::Log {
-        return match segment.reserve(wanted) {
-            Err(Error::NoSpace { .. }) if wanted > needed => segment.reserve(needed),
-            result => result,
-        };
-    }
     let mut held = store.reserve.held.lock();
     let result = if write.only_deletes() {
         set_aside_for_deletes(store, &mut held, segment, needed)
@@ -160,7 +151,7 @@ fn set_aside_for_deletes(
 
 /// The space that compaction can set aside for its output.
 pub(super) fn room_for_output(store: &Store) -> u64 {
-    let free = store.home.disk.space(&store.home.dir).map_or(0, |space| space.free);
+    let free = store.files.home.disk.space(&store.files.home.dir).map_or(0, |space| space.free);
     let held = store.reserve.bytes();
     held.saturating_sub(reserve_need(store, None).list).saturating_add(free)
 }

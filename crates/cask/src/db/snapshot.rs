@@ -19,9 +19,9 @@ pub struct Snapshot(Arc<View>);
 impl Snapshot {
     /// Waits for writes in progress, then takes the view.
     pub(crate) fn new(store: &Arc<Store>) -> Result<Self> {
-        store.check_open()?;
-        let _heads: Vec<_> = store.lanes.iter().map(|lane| lane.lock()).collect();
-        let seq = store.next_seq.load(std::sync::atomic::Ordering::Acquire) - 1;
+        store.files.check_open()?;
+        let _heads: Vec<_> = store.files.lanes.iter().map(|lane| lane.lock()).collect();
+        let seq = store.files.next_seq.load(std::sync::atomic::Ordering::Acquire) - 1;
         store.history.open_snapshot(seq);
         Ok(Snapshot(Arc::new(View { store: store.clone(), seq })))
     }

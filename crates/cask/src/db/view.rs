@@ -33,7 +33,7 @@ enum Sight {
 
 impl View {
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Entry>> {
-        self.store.check_open()?;
+        self.store.files.check_open()?;
         match &self.store.index {
             Index::Hash(index) => self.get_by_hash(index, key),
             Index::Ordered(index) => loop {

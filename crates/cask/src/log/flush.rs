@@ -9,7 +9,8 @@
 //! * `next` is where a block begins; it and everything before it is in segments.
 //! * The file has what is before `in_file`, and zeros from there to `padded`.
 
-use super::lane::{Head, Lane, Owner, Run};
+use super::files::Owner;
+use super::lane::{Head, Lane, Run};
 use crate::disk::{DIRECT_ALIGNMENT, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
@@ -89,7 +90,7 @@ impl Lane {
             // Taken once, so that no writer looks for room before and waits after.
             drop(self.head.lock());
             self.room.notify_all();
-            written.map_err(|e| owner.latch(e))?;
+            written.map_err(|e| owner.files().latch(e))?;
             // A sync may need the remainder.
             MutexGuard::bump(flush);
         }
@@ -112,7 +113,7 @@ impl Lane {
     ) -> Result<()> {
         while let Some(piece) = self.complete_piece(head, flush).or_else(|| self.rest(head, flush))
         {
-            self.write_piece(flush, &piece).map_err(|e| owner.latch(e))?;
+            self.write_piece(flush, &piece).map_err(|e| owner.files().latch(e))?;
             self.set_free(flush, &piece);
         }
         Ok(())
@@ -134,7 +135,7 @@ impl Lane {
             let has_records = |piece: &Piece| piece.to > piece.run.base + SEGMENT_HEADER_LEN;
             let Some(piece) = piece.filter(has_records) else { return Ok(head.end) };
             drop(head);
-            self.write_piece(flush, &piece).map_err(|e| owner.latch(e))?;
+            self.write_piece(flush, &piece).map_err(|e| owner.files().latch(e))?;
             self.set_free(flush, &piece);
             if piece.to >= target {
                 return Ok(piece.to);

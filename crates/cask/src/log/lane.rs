@@ -17,10 +17,11 @@
 //! * The pieces of the log in `runs` follow each other; all but the last are closed.
 //! * `end` is never more than a ring's length above `flushed`.
 
+use super::files::Owner;
 use super::flush::Flush;
 use super::sync::SyncGroup;
 use super::write::Write;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::location::SEGMENT_LEN_MAX;
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
@@ -33,30 +34,6 @@ use std::time::{Duration, Instant};
 
 /// How long a writer waits for room before it looks whether the store still takes writes.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-
-/// What a lane asks of the store it belongs to.
-pub(crate) trait Owner {
-    /// Fails when the store is closed or latched.
-    fn check_writable(&self) -> Result<()>;
-    /// Latches the store, if this error is of the kind.
-    fn latch(&self, error: Error) -> Error;
-    /// Latches the store whatever the error.
-    fn latch_always(&self, error: Error) -> Error;
-    /// The tail of a lane, made if there is none.
-    fn open_tail(&self, lane: u32) -> Result<Arc<Tail>>;
-    /// An empty segment to go on with.
-    fn next_segment(&self) -> Result<Arc<Segment>>;
-    /// Takes over a segment to which nothing will be appended.
-    fn add_immutable(&self, lane: u32, segment: Arc<Segment>);
-    /// Sets space aside in a segment up to `needed`, at most `usual` unless more is needed.
-    fn set_aside(&self, segment: &Segment, needed: u64, usual: u64, write: &Write) -> Result<()>;
-    /// Length at which segments are filled.
-    fn segment_len_max(&self) -> u64;
-    /// The first of some consecutive sequence numbers.
-    fn take_seqs(&self, count: u64) -> u64;
-    /// There is a complete block; `false` when no thread listens.
-    fn block_is_complete(&self, lane: u32) -> bool;
-}
 
 /// Where a write was appended.
 pub(crate) struct Appended<'a> {
@@ -169,7 +146,7 @@ impl Lane {
         let mut head = self.head.lock();
         let is_wanted = head.open_run().is_some_and(|run| wanted(&run.segment));
         if is_wanted && let Some(full) = head.close_run() {
-            owner.add_immutable(self.number, full);
+            owner.files().add_immutable(self.number, full);
         }
         is_wanted
     }
@@ -245,7 +222,7 @@ impl Lane {
         write: &mut Write,
         apply: &mut impl FnMut(&Write, Appended<'_>),
     ) -> Result<Tried> {
-        owner.check_writable()?;
+        owner.files().check_writable()?;
         let geometry = self.geometry;
         let (len, ring_len) = (write.frame.len() as u64, geometry.ring_len());
         if len > ring_len / 2 {
@@ -274,18 +251,18 @@ impl Lane {
         head.open_run().is_some_and(|run| {
             let offset = head.end - run.base;
             // An empty segment takes a frame of any length: no other segment has more room.
-            offset + len <= owner.segment_len_max()
+            offset + len <= owner.files().options.segment_size_bytes
                 || (offset == SEGMENT_HEADER_LEN && offset + len <= SEGMENT_LEN_MAX)
         })
     }
 
     fn rotate(&self, owner: &impl Owner, head: &mut Head) -> Result<()> {
         if head.tail.is_none() {
-            head.tail = Some(owner.open_tail(self.number)?);
+            head.tail = Some(owner.files().open_tail(owner, self.number)?);
         }
-        let segment = owner.next_segment()?;
+        let segment = owner.files().next_segment(owner)?;
         if let Some(full) = head.close_run() {
-            owner.add_immutable(self.number, full);
+            owner.files().add_immutable(self.number, full);
         }
         let base = self.geometry.ceil(head.end);
         let tail = head.tail.as_ref().expect("made above");
@@ -311,9 +288,10 @@ impl Lane {
         if run.segment.has_space(needed) {
             return Ok(());
         }
-        let usual = owner.segment_len_max().next_multiple_of(self.geometry.block_len);
+        let usual =
+            owner.files().options.segment_size_bytes.next_multiple_of(self.geometry.block_len);
         let set_aside = || owner.set_aside(&run.segment, needed, usual, write);
-        self.timed(set_aside).map_err(|e| owner.latch(e))
+        self.timed(set_aside).map_err(|e| owner.files().latch(e))
     }
 
     fn put(
@@ -327,7 +305,7 @@ impl Lane {
         let tail = head.tail.as_ref().expect("made with the first segment");
         let (segment, base, start) = (&run.segment, run.base, head.end);
         let (offset, end) = (start - base, start + write.frame.len() as u64);
-        let seq = owner.take_seqs(write.ops.as_slice().len() as u64);
+        let seq = owner.files().take_seqs(write.ops.as_slice().len() as u64);
         write.stamp(seq, segment.synced(), segment.salt, offset);
         // Pairs with the fence of readers: one that reads what is stored here in place of an older
         // block also sees that the older one was flushed.
@@ -339,14 +317,14 @@ impl Lane {
         apply(write, Appended { segment, offset, seq });
         head.end = end;
         if end >= block + self.geometry.block_len {
-            owner.block_is_complete(self.number);
+            owner.files().block_is_complete();
         }
         end
     }
 
     /// Waits until more than this is flushed, or flushes.
     fn wait_for_room(&self, owner: &impl Owner, flushed: LogOffset) -> Result<()> {
-        if !owner.block_is_complete(self.number) {
+        if !owner.files().block_is_complete() {
             return self.flush_blocks(owner, &mut self.flush.lock());
         }
         if let Some(mut flush) = self.flush.try_lock() {
@@ -370,7 +348,7 @@ impl Lane {
         write: &mut Write,
         apply: &mut impl FnMut(&Write, Appended<'_>),
     ) -> Result<LogOffset> {
-        owner.check_writable()?;
+        owner.files().check_writable()?;
         let len = write.frame.len() as u64;
         self.flush_all(owner, flush, head)?;
         if !self.fits(owner, head, len) {
@@ -382,9 +360,10 @@ impl Lane {
         let tail = head.tail.as_ref().expect("made with the first segment");
         let (segment, base, start) = (&run.segment, run.base, head.end);
         let (offset, end) = (start - base, start + len);
-        let seq = owner.take_seqs(write.ops.as_slice().len() as u64);
+        let seq = owner.files().take_seqs(write.ops.as_slice().len() as u64);
         write.stamp(seq, segment.synced(), segment.salt, offset);
-        self.write_long(flush, run, start, &write.frame).map_err(|e| owner.latch_always(e))?;
+        self.write_long(flush, run, start, &write.frame)
+            .map_err(|e| owner.files().latch_always(e))?;
         // The block in which it ends will be written again, with what follows.
         let block = self.geometry.floor(end);
         fence(Ordering::Release);

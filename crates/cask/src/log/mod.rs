@@ -5,13 +5,19 @@
 //!   lane's tail and applied to the index.
 //! * [`flush`]: from the tail into segments, in blocks, by a writer or the flusher.
 //! * [`sync`]: group commit.
+//! * [`seal`]: finishing segments, and closing.
+//! * [`files`]: the files of a log, and what its writers and its [`threads`] share.
 //! * [`salvage`]: what a tail still holds after a crash.
 //!
-//! Nothing here knows the index: what happens to it under the lane's lock comes in as a closure, and the store
-//! as [`lane::Owner`].
+//! Nothing here knows the index: what happens to it under the lane's lock comes in as a closure, and what a
+//! database does otherwise than a log alone as [`files::Owner`].
 
+pub(crate) mod files;
 pub(crate) mod flush;
 pub(crate) mod lane;
+pub(crate) mod options;
 pub(crate) mod salvage;
+pub(crate) mod seal;
 pub(crate) mod sync;
+pub(crate) mod threads;
 pub(crate) mod write;

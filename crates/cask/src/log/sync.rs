@@ -4,7 +4,8 @@
 //! A waiter is woken once: when its write is durable, or to lead. A group sleeps on one futex, so one call wakes
 //! all of it; only the first waiter, which may have to lead, has its own.
 
-use super::lane::{Lane, Owner};
+use super::files::Owner;
+use super::lane::Lane;
 use crate::error::Result;
 use crate::tail::LogOffset;
 use parking_lot::Mutex;
@@ -87,7 +88,7 @@ impl Lane {
                 return Ok(false);
             }
             // If the leader failed, the store is latched.
-            owner.check_writable()?;
+            owner.files().check_writable()?;
             if !state.is_led {
                 state.is_led = true;
                 drop(state);
@@ -152,12 +153,13 @@ impl Lane {
 
     fn write_and_sync(&self, owner: &impl Owner) -> Result<LogOffset> {
         let mut flush = self.flush.lock();
-        let end = self.flush_published(owner, &mut flush).map_err(|e| owner.latch_always(e))?;
+        let end =
+            self.flush_published(owner, &mut flush).map_err(|e| owner.files().latch_always(e))?;
         let segments = flush.take_unsynced();
         // Others may flush on while the device is busy.
         drop(flush);
         for (segment, len) in &segments {
-            segment.sync(*len).map_err(|e| owner.latch_always(e))?;
+            segment.sync(*len).map_err(|e| owner.files().latch_always(e))?;
         }
         Ok(end)
     }

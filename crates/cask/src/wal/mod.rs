@@ -8,17 +8,16 @@
 pub(crate) mod recovery;
 
 use crate::WAL_RECORD_LEN_MAX;
-use crate::compression::Compression;
-use crate::db::store::Store;
-use crate::db::threads::Threads;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
-use crate::log::lane::{Lane, Owner};
+use crate::log::files::LogFiles;
+use crate::log::lane::Lane;
+use crate::log::options::WalOptions;
+use crate::log::threads::Threads;
 use crate::log::write::Write;
-use crate::manifest::{IndexKind, SegmentState};
+use crate::manifest::SegmentState;
 use crate::names::{self, FileKind};
-use crate::options::{CompactionOptions, Options, SyncPolicy};
 use parking_lot::Mutex;
 use recovery::{Replay, WalRecovery};
 use std::cell::Cell;
@@ -35,51 +34,6 @@ thread_local! {
     static FRAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// How to open a [`Wal`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WalOptions {
-    /// A segment is finished when it has reached this length.
-    pub segment_size_bytes: u64,
-    /// Memory in which records are before they are written to a segment in large pieces; see
-    /// [`Options::tail_bytes`].
-    pub tail_bytes: u64,
-    /// How values are compressed.
-    pub compression: Compression,
-    /// Whether threads of the log's own write to segments and finish them. Without, the caller
-    /// does all of that: everything then happens in the order of the calls.
-    pub background_threads: bool,
-}
-
-impl Default for WalOptions {
-    fn default() -> Self {
-        WalOptions {
-            segment_size_bytes: 64 << 20,
-            tail_bytes: 4 << 20,
-            compression: Compression::None,
-            background_threads: true,
-        }
-    }
-}
-
-impl WalOptions {
-    fn to_store(&self) -> Options {
-        Options {
-            shards: Some(1),
-            index: IndexKind::Hash,
-            segment_size_bytes: self.segment_size_bytes,
-            tail_bytes: self.tail_bytes,
-            compression: self.compression,
-            sync: SyncPolicy::None,
-            // What is logged is not read again while the server runs: the page cache has better uses.
-            direct_writes: true,
-            compaction: CompactionOptions { automatic: false, ..CompactionOptions::default() },
-            read_cache_bytes: 0,
-            background_threads: self.background_threads,
-            ..Options::default()
-        }
-    }
-}
-
 /// A place between two records; see [`Wal::rotate`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalMark {
@@ -91,8 +45,8 @@ pub struct WalMark {
 
 /// An open log. It is closed by [`Wal::close`] or when it is dropped.
 pub struct Wal {
-    store: Arc<Store>,
-    threads: Mutex<Threads>,
+    files: Arc<LogFiles>,
+    threads: Mutex<Threads<LogFiles>>,
 }
 
 impl Wal {
@@ -124,17 +78,16 @@ impl Wal {
         options: WalOptions,
         replay: impl FnMut(&[u8]) -> Result<(), String>,
     ) -> Result<(Self, WalRecovery)> {
-        let (store, recovery) =
-            recovery::open(disk, dir, options.to_store(), &mut Replay::new(replay))?;
-        let store = Arc::new(store);
+        let (files, recovery) = recovery::open(disk, dir, options, &mut Replay::new(replay))?;
+        let files = Arc::new(files);
         // So that the first writer need not wait for a segment.
-        match store.prepare_spares() {
+        match files.prepare_spares(&*files) {
             // The first writer has to try again, and reports what is missing.
             Err(error) if error.is_transient() => {}
             prepared => prepared?,
         }
-        let threads = Mutex::new(Threads::new(&store));
-        Ok((Wal { store, threads }, recovery))
+        let threads = Mutex::new(Threads::new(&files));
+        Ok((Wal { files, threads }, recovery))
     }
 
     /// Starts the threads that the options ask for, once.
@@ -162,7 +115,7 @@ impl Wal {
     }
 
     fn lane(&self) -> &Lane {
-        &self.store.lanes[0]
+        &self.files.lanes[0]
     }
 
     /// Appends a record. When this returns, the record survives the death of the process, and so
@@ -178,8 +131,8 @@ impl Wal {
         if record.len() > WAL_RECORD_LEN_MAX {
             return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
         }
-        let mut write = Write::record(self.store.options.compression, record, FRAME.take());
-        let appended = self.lane().append(&*self.store, &mut write, |_, _| {}).map(drop);
+        let mut write = Write::record(self.files.options.compression, record, FRAME.take());
+        let appended = self.lane().append(&*self.files, &mut write, |_, _| {}).map(drop);
         if write.frame.capacity() <= FRAME_KEPT_BYTES_MAX {
             FRAME.set(write.frame);
         }
@@ -195,7 +148,7 @@ impl Wal {
     /// Whether there has ever been a record in it, be it that all were dropped since.
     pub fn was_ever_written(&self) -> bool {
         const FIRST_SEQ: u64 = 1;
-        self.store.next_seq.load(Ordering::Acquire) > FIRST_SEQ
+        self.files.next_seq.load(Ordering::Acquire) > FIRST_SEQ
     }
 
     /// Where the log ends: a number that grows with every record.
@@ -210,26 +163,26 @@ impl Wal {
 
     /// Makes everything appended so far durable. Returns up to where.
     pub fn sync(&self) -> Result<u64> {
-        self.lane().sync_all(&*self.store)?;
+        self.lane().sync_all(&*self.files)?;
         Ok(self.durable())
     }
 
     /// Bytes of the log on disk.
     pub fn bytes(&self) -> u64 {
-        self.store.segments.read().values().map(|segment| segment.len()).sum()
+        self.files.segments.read().values().map(|segment| segment.len()).sum()
     }
 
     /// Goes on in a new segment: what is appended from now on can be kept without what came before.
     pub fn rotate(&self) -> Result<WalMark> {
-        self.store.check_writable()?;
-        self.store.prepare_spares()?;
+        self.files.check_writable()?;
+        self.files.prepare_spares(&*self.files)?;
         let mut head = self.lane().lock();
         if let Some(full) = head.close_run() {
-            self.store.add_immutable(0, full);
+            self.files.add_immutable(0, full);
         }
         // A segment is in use from when a writer takes it, which needs the lane's lock.
-        let before = self.store.segments.read().keys().copied().collect();
-        Ok(WalMark { before, first_seq: self.store.next_seq.load(Ordering::Acquire) })
+        let before = self.files.segments.read().keys().copied().collect();
+        Ok(WalMark { before, first_seq: self.files.next_seq.load(Ordering::Acquire) })
     }
 
     /// Removes what came before a mark, after making durable what came behind it. Returns the bytes
@@ -237,9 +190,9 @@ impl Wal {
     pub fn drop_before(&self, mark: &WalMark) -> Result<u64> {
         self.sync()?;
         // What goes is not sealed meanwhile, nor afterwards.
-        let _sealing = self.store.sealing.lock();
-        self.store.check_writable()?;
-        self.store.update_manifest(|manifest| {
+        let _sealing = self.files.sealing.lock();
+        self.files.check_writable()?;
+        self.files.update_manifest(&*self.files, |manifest| {
             manifest.first_seq = manifest.first_seq.max(mark.first_seq);
             for id in &mark.before {
                 if let Some(entry) = manifest.segments.get_mut(id) {
@@ -247,21 +200,20 @@ impl Wal {
                 }
             }
         })?;
-        self.store.immutable.lock().retain(|(_, immutable)| !mark.before.contains(&immutable.id));
-        let gone = mark.before.iter().filter_map(|id| self.store.segment(*id));
-        let freed = gone.map(|segment| segment.len()).sum();
-        self.store.retire(mark.before.iter().copied());
-        Ok(freed)
+        self.files.immutable.lock().retain(|(_, immutable)| !mark.before.contains(&immutable.id));
+        let gone = self.files.take_out(mark.before.iter().copied());
+        Ok(gone.iter().map(|segment| segment.len()).sum())
     }
 
     /// Makes everything durable and closes the log.
     pub fn close(&self) -> Result<()> {
         self.threads.lock().stop();
-        if self.store.check_open().is_err() {
+        if self.files.check_open().is_err() {
             return Ok(());
         }
-        let sealed = self.store.shut_down();
-        *self.store.lock.lock() = None;
+        let left = self.files.close_to_writers();
+        let sealed = self.files.seal_all(&*self.files, left);
+        self.files.unlock();
         sealed
     }
 }
@@ -301,9 +253,9 @@ mod tests {
         wal.append(b"old").unwrap();
         // The sealing thread has just made a spare segment, and the log rotates before it can
         // put it with the others.
-        let spare = wal.store.create_segment(Origin::Log).unwrap();
+        let spare = wal.files.create_segment(&*wal.files, Origin::Log).unwrap();
         let mark = wal.rotate().unwrap();
-        wal.store.spares.lock().push(spare);
+        wal.files.spares.lock().push(spare);
         wal.append(b"new").unwrap();
         wal.drop_before(&mark).unwrap();
         wal.close().unwrap();
@@ -318,7 +270,7 @@ mod tests {
         let wal = open(&disk, &mut records);
         wal.append(b"old").unwrap();
         let mark = wal.rotate().unwrap();
-        assert_eq!(wal.store.immutable.lock().len(), 1, "it is still to be sealed");
+        assert_eq!(wal.files.immutable.lock().len(), 1, "it is still to be sealed");
         wal.append(b"new").unwrap();
         // There is no space for the next replacement of the manifest.
         disk.inject_os_error(Fault::Open, 0, libc::ENOSPC);
@@ -326,8 +278,8 @@ mod tests {
             assert!(error.is_no_space(), "{error}");
             wal.drop_before(&mark).unwrap();
         }
-        wal.store.seal_immutable().unwrap();
-        let listed = wal.store.manifest.lock().segments.clone();
+        wal.files.seal_immutable(&*wal.files).unwrap();
+        let listed = wal.files.manifest.lock().segments.clone();
         for id in &mark.before {
             assert!(listed.get(id).is_none_or(|entry| entry.state == SegmentState::Obsolete));
         }

@@ -4,22 +4,24 @@
 //! after later bytes had reached the device before earlier ones, and nothing from there on was acknowledged as
 //! durable. The rest is cut off and reported.
 
-use crate::db::stats::Counters;
-use crate::db::store::{Index, Store};
-use crate::directory;
+use crate::directory::{self, IfMissing};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
-use crate::hint::entry::HintOrder;
-use crate::index::hash::HashIndex;
+use crate::log::files::LogFiles;
+use crate::log::options::WalOptions;
 use crate::log::salvage::{TornTail, complete_segment, load_tails};
-use crate::manifest::{Manifest, Purpose, SegmentState};
-use crate::options::Options;
-use crate::reserve_file::Reserve;
+use crate::manifest::{IndexKind, Manifest, Purpose, SegmentState};
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::{Scanner, Step};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Segments of a log that are open at a time, besides the one that is written.
+const OPEN_FILES_MAX: usize = 512;
+
+/// A log has one: its records are in one order.
+const LANES: u32 = 1;
 
 type Segments = Vec<Arc<Segment>>;
 
@@ -78,18 +80,17 @@ impl<F: FnMut(&[u8]) -> Result<(), String>> Replay<F> {
 pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     disk: Arc<dyn Disk>,
     dir: &Path,
-    options: Options,
+    options: WalOptions,
     replay: &mut Replay<F>,
-) -> Result<(Store, WalRecovery)> {
+) -> Result<(LogFiles, WalRecovery)> {
     options.validate()?;
     disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     let lock = directory::lock(&*disk, dir)?;
-    let if_missing = options.if_missing();
+    let if_missing = IfMissing::Make { index: IndexKind::Hash, shards: LANES };
     let mut manifest = directory::load_manifest(&*disk, dir, Purpose::Log, if_missing)?;
     let is_new = manifest.segments.is_empty();
     directory::sort_out_files(&*disk, dir, &mut manifest)?;
-    let (direct_io, files_max) = (options.direct_io, options.open_files_max);
-    let home = SegmentHome::new(disk, dir, manifest.store_id, direct_io, files_max);
+    let home = SegmentHome::new(disk, dir, manifest.store_id, false, OPEN_FILES_MAX);
     let segments = complete_segments(&home, &manifest, &mut replay.recovery)?;
     replay.next_seq = manifest.first_seq;
     let (kept, obsolete) = replay_segments(&mut manifest, segments, replay)?;
@@ -109,14 +110,11 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
         Err(error) => return Err(error),
     }
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
-    let order = HintOrder { index: options.index, hash_key: manifest.hash_key };
-    let segments: crate::segment::file::Segments =
-        kept.into_iter().map(|segment| (segment.id, segment)).collect();
-    let index = Index::Hash(HashIndex::new());
-    let (counters, reserve) = (Counters::default(), Reserve::none());
-    let store =
-        Store::new(home, options, order, index, segments, manifest, lock, counters, reserve);
-    Ok((store, std::mem::take(&mut replay.recovery)))
+    let segments = kept.into_iter().map(|segment| (segment.id, segment)).collect();
+    // What is logged is not read again while the server runs: the page cache has better uses.
+    let direct_writes = true;
+    let files = LogFiles::new(home, options, LANES, direct_writes, segments, manifest, lock);
+    Ok((files, std::mem::take(&mut replay.recovery)))
 }
 
 /// Ends every segment behind its last good record, and puts them in the order of their records.

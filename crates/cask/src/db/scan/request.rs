@@ -147,7 +147,7 @@ impl Passes {
             return None;
         }
         let seq_max = request.view.map_or(u64::MAX, |view| view.seq);
-        let plan = Plan::new(&request.store.segments, blocks, seq_max, record_len_max);
+        let plan = Plan::new(&request.store.files.segments, blocks, seq_max, record_len_max);
         let id = match request.after {
             Some((before, _)) => WindowId { pass: before.pass, number: before.number + 1 },
             None => {
