@@ -105,11 +105,11 @@ pub(crate) fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifes
 /// Lists the tails that are there: they will be used again, which then needs no other manifest.
 pub(crate) fn adopt_tails(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
     let paths = list(disk, dir)?;
-    let lanes = paths.iter().filter_map(|path| match names::kind_of(path) {
-        FileKind::Tail(lane) if lane < manifest.shards => Some(lane),
+    let shards = paths.iter().filter_map(|path| match names::kind_of(path) {
+        FileKind::Tail(shard) if shard < manifest.shards => Some(shard),
         _ => None,
     });
-    let tails = lanes.collect();
+    let tails = shards.collect();
     if manifest.tails != tails {
         // The process that made it may have died before its name was durable.
         disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
@@ -118,10 +118,10 @@ pub(crate) fn adopt_tails(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) 
     Ok(())
 }
 
-/// Removes the tails of lanes there are no more. What they held is in segments now, durably.
+/// Removes the tails of shards there are no more. What they held is in segments now, durably.
 pub(crate) fn remove_idle_tails(disk: &dyn Disk, dir: &Path, shards: u32) -> Result<()> {
     for path in list(disk, dir)? {
-        if matches!(names::kind_of(&path), FileKind::Tail(lane) if lane >= shards) {
+        if matches!(names::kind_of(&path), FileKind::Tail(shard) if shard >= shards) {
             disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
         }
     }

@@ -9,7 +9,7 @@
 //! * [`SegmentState::Open`] and [`SegmentState::Sealed`] segments hold data and must exist.
 //! * [`SegmentState::Obsolete`] ones hold nothing the store needs, and may or may not exist. Compaction
 //!   output begins as obsolete and becomes sealed in the same replacement that makes its input obsolete.
-//! * A lane's tail is listed before anything in it is acknowledged, until the store is closed and all of it is
+//! * A shard's tail is listed before anything in it is acknowledged, until the store is closed and all of it is
 //!   in segments; a listed tail must exist.
 //! * `next_segment` and `next_seq` are above everything used before the last replacement.
 
@@ -115,7 +115,7 @@ pub(crate) struct Manifest {
     /// first shows that records are missing.
     pub(crate) first_seq: u64,
     pub(crate) segments: BTreeMap<SegmentId, Entry>,
-    /// Lanes in whose tails there may be something that is not in a segment.
+    /// Shards in whose tails there may be something that is not in a segment.
     pub(crate) tails: BTreeSet<u32>,
 }
 
@@ -207,8 +207,8 @@ impl Manifest {
             out.extend_from_slice(&entry.seq_min.to_le_bytes());
             out.extend_from_slice(&[0; 8]);
         }
-        for lane in &self.tails {
-            out.extend_from_slice(&lane.to_le_bytes());
+        for shard in &self.tails {
+            out.extend_from_slice(&shard.to_le_bytes());
         }
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -262,8 +262,8 @@ impl Manifest {
         }
         let mut tails = BTreeSet::new();
         for _ in 0..tail_count {
-            let lane = cursor.u32()?;
-            (lane < SHARDS_MAX && tails.insert(lane)).then_some(())?;
+            let shard = cursor.u32()?;
+            (shard < SHARDS_MAX && tails.insert(shard)).then_some(())?;
         }
         Some(Manifest {
             store_id,

@@ -6,7 +6,7 @@
 //! | `LOCK` | nothing; held locked while the store is open |
 //! | `00000042.seg` | segment 42 |
 //! | `00000042.hint` | hint file of segment 42 |
-//! | `0003.tail` | the end of lane 3's log that is not in a segment yet |
+//! | `0003.tail` | the end of shard 3's log that is not in a segment yet |
 //! | `RESERVE` | nothing: space set aside for deletes and compaction on a full disk |
 //! | `*.tmp` | a file being written, worthless after a crash |
 //!
@@ -27,7 +27,7 @@ pub(crate) enum FileKind {
     Reserve,
     Segment(SegmentId),
     Hint(SegmentId),
-    /// Of the lane with this number.
+    /// Of the shard with this number.
     Tail(u32),
     Temporary,
     /// Not one of our names; never touched.
@@ -54,8 +54,8 @@ pub(crate) fn hint(dir: &Path, id: SegmentId) -> PathBuf {
     dir.join(format!("{:08}.{HINT}", id.0))
 }
 
-pub(crate) fn tail(dir: &Path, lane: u32) -> PathBuf {
-    dir.join(format!("{lane:04}.{TAIL}"))
+pub(crate) fn tail(dir: &Path, shard: u32) -> PathBuf {
+    dir.join(format!("{shard:04}.{TAIL}"))
 }
 
 /// The name under which `path` is written before it is renamed into place.
@@ -77,9 +77,9 @@ pub(crate) fn kind_of(path: &Path) -> FileKind {
         _ => {}
     }
     let Some((digits, kind)) = name.split_once('.') else { return FileKind::Other };
-    let lane = digits.parse::<u32>().ok().filter(|lane| format!("{lane:04}") == digits);
-    match (lane, kind) {
-        (Some(lane), TAIL) => return FileKind::Tail(lane),
+    let shard = digits.parse::<u32>().ok().filter(|shard| format!("{shard:04}") == digits);
+    match (shard, kind) {
+        (Some(shard), TAIL) => return FileKind::Tail(shard),
         (Some(_), "tail.tmp") => return FileKind::Temporary,
         _ => {}
     }

@@ -1,12 +1,12 @@
-//! A lane's tail: a mapped file with the end of its log, before that reaches a segment.
+//! A shard's tail: a mapped file with the end of its log, before that reaches a segment.
 //! Byte table in `docs/formats/cask-tail.md`.
 //!
-//! The log of a lane is one long run of bytes, counted by [`LogOffset`]; each segment takes a piece of it that
+//! The log of a shard is one long run of bytes, counted by [`LogOffset`]; each segment takes a piece of it that
 //! begins with a block. The tail is a ring of slots, a block each; every byte of the log is at its offset modulo
 //! the ring's length. Each slot has a *mark*: up to where its block is filled, and which segment it belongs to.
 //!
 //! Invariants:
-//! * Only the holder of the lane's lock writes.
+//! * Only the holder of the shard's lock writes.
 //! * A slot is reused only after its block has been written to its segment.
 //! * Records are stored before the mark that covers them, in program order. So after the death of the process a
 //!   mark covers whole records, which were acknowledged or about to be.
@@ -38,7 +38,7 @@ const BLOCK_LEN_MAX: u64 = 1 << 20;
 
 const _: () = assert!(HEADER_LEN + SLOTS * MARK_LEN <= TRAILER_LEN);
 
-/// A place in a lane's log, counted from the opening of the store.
+/// A place in a shard's log, counted from the opening of the store.
 pub(crate) type LogOffset = u64;
 
 /// How a tail is divided.
@@ -125,22 +125,22 @@ fn check(fields: u64) -> u64 {
     u64::from(crc32c(&fields.to_le_bytes())) & ((1 << CHECK_BITS) - 1)
 }
 
-/// The tail of a lane that is being written.
+/// The tail of a shard that is being written.
 pub(crate) struct Tail {
     map: Arc<dyn DiskMap>,
     pub(crate) geometry: Geometry,
 }
 
 impl Tail {
-    /// Maps the lane's tail file, making it first unless there is one of this shape.
+    /// Maps the shard's tail file, making it first unless there is one of this shape.
     pub(crate) fn open(
         disk: &dyn Disk,
         dir: &Path,
         store_id: u128,
-        lane: u32,
+        shard: u32,
         geometry: Geometry,
     ) -> Result<Arc<Self>> {
-        let path = names::tail(dir, lane);
+        let path = names::tail(dir, shard);
         let found = find(disk, &path, store_id);
         if !matches!(found, Ok(Some((_, found))) if found == geometry) {
             create(disk, dir, &path, store_id, geometry)?;
@@ -320,14 +320,14 @@ pub(crate) struct Block<'a> {
 }
 
 impl TailImage {
-    /// Reads a lane's tail, `None` when there is none.
+    /// Reads a shard's tail, `None` when there is none.
     pub(crate) fn load(
         disk: &dyn Disk,
         dir: &Path,
         store_id: u128,
-        lane: u32,
+        shard: u32,
     ) -> Result<Option<Self>> {
-        let path = names::tail(dir, lane);
+        let path = names::tail(dir, shard);
         let Some((file, geometry)) = find(disk, &path, store_id)? else { return Ok(None) };
         let mut bytes = vec![0; geometry.file_len()];
         read_exact_at(&*file, &mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;

@@ -39,9 +39,9 @@ fn make(index: IndexKind) -> (SimDisk, Db, Model) {
     db.close().unwrap();
     let db = open(&disk, index).unwrap();
     // The first write looks for a tail of former times, which is not the read that is to fail.
-    for lane in 0..8u8 {
-        db.put(&[lane], b"").unwrap();
-        model.insert(vec![lane], Vec::new());
+    for shard in 0..8u8 {
+        db.put(&[shard], b"").unwrap();
+        model.insert(vec![shard], Vec::new());
     }
     (disk, db, model)
 }

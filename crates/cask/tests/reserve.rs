@@ -13,7 +13,7 @@ use tierce_harness::{Random, effort};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Every combination of index, number of lanes, and syncs.
+/// Every combination of index, number of shards, and syncs.
 fn all_options(segment_size_bytes: u64) -> Vec<Options> {
     let mut all = Vec::new();
     for index in [IndexKind::Hash, IndexKind::Ordered] {

@@ -124,7 +124,7 @@ fn half_a_batch_at_a_torn_tail_is_not_saved() {
     let mut batch = Batch::new();
     batch.put(*b"b1", [1; 20]).put(*b"b2", [2; 20]);
     db.write(&batch).unwrap();
-    // In the segment, with the lane's tail lost.
+    // In the segment, with the shard's tail lost.
     db.flush().unwrap();
     let image = disk.now().after_kill(0);
     let is_tail = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "tail");

@@ -1,6 +1,6 @@
 //! Appending writes and applying them to the index.
 //!
-//! Under the lane's lock: number, append, apply. After releasing it: sync if requested, then acknowledge. So
+//! Under the shard's lock: number, append, apply. After releasing it: sync if requested, then acknowledge. So
 //! whatever another thread can read survives the death of the process, and a write waiting for a sync can be
 //! read slightly before it is durable.
 //!
@@ -12,8 +12,8 @@ use super::reserve::{check_reserve, set_segment_space_aside};
 use super::store::{Index, Store};
 use crate::error::Result;
 use crate::location::Location;
+use crate::log::appender::{Appended, Appender};
 use crate::log::files::{LogFiles, Owner};
-use crate::log::lane::{Appended, Lane};
 use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
 use crate::segment::contents::RecordMeta;
@@ -23,18 +23,18 @@ use crate::tail::LogOffset;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Commits a write whose keys all belong to one lane.
+    /// Commits a write whose keys all belong to one shard.
     pub(crate) fn submit(
         &self,
-        lane: usize,
+        shard: usize,
         mut write: Write,
         durability: Durability,
     ) -> Result<()> {
-        let lane = &self.files.lanes[lane];
+        let appender = &self.files.appenders[shard];
         let end = self.append_with_room(&mut write, durability, |write, apply| {
-            lane.append(self, write, apply)
+            appender.append(self, write, apply)
         })?;
-        end.map_or(Ok(()), |end| self.finish(lane, end, durability))
+        end.map_or(Ok(()), |end| self.finish(appender, end, durability))
     }
 
     /// Appends a write and applies it. On a full disk deletes are tried again after compaction has made
@@ -85,29 +85,30 @@ impl Store {
         Ok(true)
     }
 
-    /// Commits a batch whose keys belong to several lanes: all of them stand still meanwhile, so
+    /// Commits a batch whose keys belong to several shards: all of them stand still meanwhile, so
     /// that every key's writes stay in order and snapshots see all or nothing.
     pub(crate) fn submit_across(
         &self,
-        lanes: &[usize],
+        shards: &[usize],
         mut write: Write,
         durability: Durability,
     ) -> Result<()> {
-        debug_assert!(lanes.is_sorted(), "lanes are taken in ascending order");
+        debug_assert!(shards.is_sorted(), "shards are taken in ascending order");
         let first = &write.ops.as_slice()[0];
-        let home = self.lane_of(first.hash, first.key(&write.frame));
-        let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
-        let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.files.lanes[lane]).collect();
+        let home = self.shard_of(first.hash, first.key(&write.frame));
+        let at = shards.iter().position(|&shard| shard == home).expect("its first key's shard");
+        let locked: Vec<&Appender> =
+            shards.iter().map(|&shard| &self.files.appenders[shard]).collect();
         let append = |write: &mut Write, apply: &mut dyn FnMut(&Write, Appended<'_>)| {
-            Lane::append_across(&locked, at, self, write, apply)
+            Appender::append_across(&locked, at, self, write, apply)
         };
         let end = self.append_with_room(&mut write, durability, append)?;
-        end.map_or(Ok(()), |end| self.finish(&self.files.lanes[home], end, durability))
+        end.map_or(Ok(()), |end| self.finish(&self.files.appenders[home], end, durability))
     }
 
     /// What remains to be done for a write that was appended.
-    fn finish(&self, lane: &Lane, end: LogOffset, durability: Durability) -> Result<()> {
-        if self.wants_sync(durability) && lane.sync_to(self, end)? {
+    fn finish(&self, appender: &Appender, end: LogOffset, durability: Durability) -> Result<()> {
+        if self.wants_sync(durability) && appender.sync_to(self, end)? {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         }
         if !self.options.background_threads {
@@ -150,7 +151,7 @@ impl Store {
     }
 
     /// Lets the index know. Changes of one key come here one at a time and in order, since they
-    /// all go through its lane.
+    /// all go through its shard.
     fn apply(
         &self,
         op: &Op,

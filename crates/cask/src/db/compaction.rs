@@ -228,7 +228,7 @@ impl Store {
         }
     }
 
-    /// On a full disk, what lanes are writing is needed as input, too.
+    /// On a full disk, what shards are writing is needed as input, too.
     fn finish_segments_with_garbage(&self) -> Result<()> {
         let is_whole = restore_reserve(self)?;
         let is_wanted = |segment: &Segment| {
@@ -236,8 +236,8 @@ impl Store {
             body.saturating_sub(segment.live()) >= self.garbage_wanted(body, is_whole)
         };
         let mut is_any = false;
-        for lane in &self.files.lanes {
-            is_any |= lane.close_run_if(self, is_wanted);
+        for appender in &self.files.appenders {
+            is_any |= appender.close_run_if(self, is_wanted);
         }
         if is_any { self.files.seal_immutable(self) } else { Ok(()) }
     }
@@ -355,7 +355,7 @@ impl Store {
         let besides: HashSet<SegmentId> = besides.iter().map(|segment| segment.id).collect();
         let segments = self.files.segments.read();
         // What an empty segment will get is newer than any tombstone there is: of one key, all
-        // writes pass through one lane, one after the other.
+        // writes pass through one shard, one after the other.
         let counts = |segment: &&Arc<Segment>| {
             segment.len() > SEGMENT_HEADER_LEN && !besides.contains(&segment.id)
         };

@@ -103,8 +103,8 @@ impl Db {
         let store = self.store();
         store.files.check_writable()?;
         let write = store.encoder().put(key, value, attributes);
-        let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
-        store.submit(lane, write, durability)
+        let shard = store.shard_of(write.ops.as_slice()[0].hash, key);
+        store.submit(shard, write, durability)
     }
 
     /// Removes a key; fine when there is none.
@@ -118,8 +118,8 @@ impl Db {
         let store = self.store();
         store.files.check_writable()?;
         let write = store.encoder().delete(key);
-        let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
-        store.submit(lane, write, durability)
+        let shard = store.shard_of(write.ops.as_slice()[0].hash, key);
+        store.submit(shard, write, durability)
     }
 
     /// Makes all changes of a batch, or none, whatever happens. Snapshots see all or none too;
@@ -150,13 +150,13 @@ impl Db {
             }
         }
         let write = encoder.finish();
-        let lane_of = |op: &Op| store.lane_of(op.hash, op.key(&write.frame));
-        let mut lanes: Vec<_> = write.ops.as_slice().iter().map(lane_of).collect();
-        lanes.sort_unstable();
-        lanes.dedup();
-        match lanes[..] {
-            [lane] => store.submit(lane, write, durability),
-            _ => store.submit_across(&lanes, write, durability),
+        let shard_of = |op: &Op| store.shard_of(op.hash, op.key(&write.frame));
+        let mut shards: Vec<_> = write.ops.as_slice().iter().map(shard_of).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        match shards[..] {
+            [shard] => store.submit(shard, write, durability),
+            _ => store.submit_across(&shards, write, durability),
         }
     }
 

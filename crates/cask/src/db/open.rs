@@ -65,9 +65,9 @@ pub(crate) fn open(
     recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
     let segments = recovered.into_iter().map(|r| (r.segment.id, r.segment)).collect();
-    let lanes = lanes_in_use(&options, manifest.shards);
+    let shards = shards_in_use(&options, manifest.shards);
     let (log, direct) = (options.log(), options.direct_writes);
-    let files = LogFiles::new(home, log, lanes, direct, segments, manifest, lock);
+    let files = LogFiles::new(home, log, shards, direct, segments, manifest, lock);
     let store = Store::new(files, options, order, index, reserve);
     // Without space for it, the store can be read, and puts report what is missing.
     restore_reserve(&store)?;
@@ -109,6 +109,6 @@ fn thread_count(options: &Options) -> usize {
 
 /// Into how many logs new records go. When every write waits for a sync, one: each log is synced by
 /// itself, so with more of them fewer writes share a sync.
-fn lanes_in_use(options: &Options, shards: u32) -> u32 {
+fn shards_in_use(options: &Options, shards: u32) -> u32 {
     if options.sync == SyncPolicy::Always { 1 } else { shards }
 }

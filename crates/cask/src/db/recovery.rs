@@ -1,7 +1,7 @@
 //! From the files of a directory to an index.
 //!
 //! Every segment without a valid hint file gets one; then all hint files are merged into the index. A segment
-//! that was being written ends where its records end, in the file or in a lane's tail. What follows is a torn
+//! that was being written ends where its records end, in the file or in a shard's tail. What follows is a torn
 //! tail, unless a later record proves that it was durable. Any other mismatch is an error, never skipped.
 
 use super::store::Index;

@@ -4,7 +4,7 @@
 //!
 //! * **Lists**: a new manifest and some segment headers. Anyone may borrow it.
 //! * **Floor**: plus the output of compacting the longest segment. For compaction only.
-//! * **Whole**: plus tombstones, and tails of lanes that have none yet. Deletes borrow from above the floor,
+//! * **Whole**: plus tombstones, and tails of shards that have none yet. Deletes borrow from above the floor,
 //!   and compact once that is used up.
 //!
 //! Invariants:
@@ -28,9 +28,9 @@ use std::sync::atomic::Ordering;
 /// are rewritten while everything is deleted from a full disk. Half of it is for the floor, which rises when
 /// the longest segment grows by tombstones.
 const TOMBSTONES_PART: u64 = 32;
-/// Blocks that a lane needs to begin a segment and to go on with it.
-const BLOCKS_PER_LANE: u64 = 2;
-/// Segments that may be added before the reserve is checked again, besides those of the lanes.
+/// Blocks that a shard needs to begin a segment and to go on with it.
+const BLOCKS_PER_SHARD: u64 = 2;
+/// Segments that may be added before the reserve is checked again, besides those of the shards.
 const SEGMENTS_TO_COME: u64 = 4;
 
 /// How much should be held.
@@ -54,13 +54,13 @@ fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
         total += space.saturating_sub(segment.space());
     }
     let (geometry, page) = (store.files.geometry(), store.files.page_len());
-    let lanes = store.files.lanes.len() as u64;
-    let entries = 2 * (count + lanes + SEGMENTS_TO_COME);
+    let shards = store.files.appenders.len() as u64;
+    let entries = 2 * (count + shards + SEGMENTS_TO_COME);
     let list = (HEAD_LEN as u64 + entries * ENTRY_LEN as u64).next_multiple_of(page);
-    let lists = list + (2 * lanes + SEGMENTS_TO_COME) * page;
+    let lists = list + (2 * shards + SEGMENTS_TO_COME) * page;
     let floor = lists + longest.next_multiple_of(page);
     let tails = store.files.tails_missing() * geometry.file_len() as u64;
-    let blocks = (lanes + 1) * BLOCKS_PER_LANE * geometry.block_len;
+    let blocks = (shards + 1) * BLOCKS_PER_SHARD * geometry.block_len;
     let tombstones = (total / TOMBSTONES_PART).next_multiple_of(page);
     Need { list, floor, whole: floor + tails.next_multiple_of(page) + blocks + tombstones }
 }
@@ -87,7 +87,7 @@ pub(super) fn check_reserve(store: &Store, write: &Write) -> Result<()> {
     Err(Error::NoReserve { path: store.reserve.path.clone(), needed })
 }
 
-/// Sets space aside in a segment that a lane writes.
+/// Sets space aside in a segment that a shard writes.
 pub(super) fn set_segment_space_aside(
     store: &Store,
     segment: &Segment,

@@ -75,28 +75,28 @@ impl Store {
         Encoder { hash_key: self.order.hash_key, compression: self.options.compression }
     }
 
-    /// Which lane the writes of a key take: the same for all of them, which puts them in order.
-    pub(crate) fn lane_of(&self, hash: u64, key: &[u8]) -> usize {
+    /// Which shard the writes of a key take: the same for all of them, which puts them in order.
+    pub(crate) fn shard_of(&self, hash: u64, key: &[u8]) -> usize {
         match self.options.placement {
-            // The low half: the high bits order the index and would make neighbours share a lane.
+            // The low half: the high bits order the index and would make neighbours share a shard.
             Placement::Hashed => {
-                (((hash & 0xffff_ffff) * self.files.lanes.len() as u64) >> 32) as usize
+                (((hash & 0xffff_ffff) * self.files.appenders.len() as u64) >> 32) as usize
             }
-            Placement::Ordered => self.lane_in_order(key),
+            Placement::Ordered => self.shard_in_order(key),
         }
     }
 
-    /// The lane that the records of this key and its neighbours lie in, if any.
-    pub(crate) fn home_lane(&self, key: &[u8]) -> Option<usize> {
-        (self.options.placement == Placement::Ordered).then(|| self.lane_in_order(key))
+    /// The shard that the records of this key and its neighbours lie in, if any.
+    pub(crate) fn home_shard(&self, key: &[u8]) -> Option<usize> {
+        (self.options.placement == Placement::Ordered).then(|| self.shard_in_order(key))
     }
 
-    fn lane_in_order(&self, key: &[u8]) -> usize {
+    fn shard_in_order(&self, key: &[u8]) -> usize {
         let mut first = [0; 8];
         let len = key.len().min(first.len());
         first[..len].copy_from_slice(&key[..len]);
         let position = u128::from(u64::from_be_bytes(first));
-        ((position * self.files.lanes.len() as u128) >> 64) as usize
+        ((position * self.files.appenders.len() as u128) >> 64) as usize
     }
 
     /// Takes segments out of use that no location names any more: at once, or when the last

@@ -1,8 +1,8 @@
 //! The files that a log is in, and the state that its writers and its threads share.
 //!
-//! A database is on top of a log of several lanes: what it does otherwise than a log alone is in [`Owner`].
+//! A database is on top of a log of several shards: what it does otherwise than a log alone is in [`Owner`].
 
-use super::lane::Lane;
+use super::appender::Appender;
 use super::options::WalOptions;
 use super::write::Write;
 use crate::disk::DiskLock;
@@ -53,21 +53,21 @@ pub(crate) trait Owner: Send + Sync + 'static {
 pub(crate) struct LogFiles {
     pub(crate) home: Arc<SegmentHome>,
     pub(crate) options: WalOptions,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) appenders: Vec<Appender>,
     /// Every segment a location may name, which a spare one is not.
     pub(crate) segments: RwLock<Segments>,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) next_seq: AtomicU64,
-    /// Empty segments for writers to go on with, one a lane, made in the background: creating one
+    /// Empty segments for writers to go on with, one a shard, made in the background: creating one
     /// takes several syncs, which a writer should not wait for.
     pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
-    /// Immutable segments: no record is appended any more, and they are not sealed yet, with their lanes.
+    /// Immutable segments: no record is appended any more, and they are not sealed yet, with their shards.
     pub(crate) immutable: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Only one thread makes spares, and only one seals or drops segments, at a time. Who holds one of
     /// these has looked afterwards whether the log is open, for closing waits for all of them.
     pub(super) preparing: Mutex<()>,
     pub(crate) sealing: Mutex<()>,
-    /// Lanes that have no tail yet.
+    /// Shards that have no tail yet.
     tails_missing: AtomicU64,
     pub(crate) wakeup: Wakeup,
     pub(super) flush_wakeup: FlushWakeup,
@@ -128,19 +128,22 @@ impl LogFiles {
     pub(crate) fn new(
         home: Arc<SegmentHome>,
         mut options: WalOptions,
-        lanes: u32,
+        shards: u32,
         direct_writes: bool,
         segments: Segments,
         manifest: Manifest,
         lock: Box<dyn DiskLock>,
     ) -> Self {
-        options.fit_to_device(home.disk.space(&home.dir), lanes);
+        options.fit_to_device(home.disk.space(&home.dir), shards);
         let geometry = options.tail_geometry();
-        let tails_missing = (0..lanes).filter(|lane| !manifest.tails.contains(lane)).count() as u64;
+        let tails_missing =
+            (0..shards).filter(|shard| !manifest.tails.contains(shard)).count() as u64;
         LogFiles {
             home,
             options,
-            lanes: (0..lanes).map(|lane| Lane::new(lane, geometry, direct_writes)).collect(),
+            appenders: (0..shards)
+                .map(|shard| Appender::new(shard, geometry, direct_writes))
+                .collect(),
             segments: RwLock::new(segments),
             next_seq: AtomicU64::new(manifest.next_seq),
             manifest: Mutex::new(manifest),
@@ -166,7 +169,7 @@ impl LogFiles {
         self.geometry().page_len()
     }
 
-    /// How many lanes have no tail yet.
+    /// How many shards have no tail yet.
     pub(crate) fn tails_missing(&self) -> u64 {
         self.tails_missing.load(Ordering::Relaxed)
     }
@@ -288,7 +291,7 @@ impl LogFiles {
         self.segments.write().insert(segment.id, segment.clone());
     }
 
-    /// A segment for a lane to write to, whose lock the caller holds.
+    /// A segment for a shard to write to, whose lock the caller holds.
     pub(super) fn next_segment(&self, owner: &impl Owner) -> Result<Arc<Segment>> {
         let spare = self.spares.lock().pop();
         let segment = match spare {
@@ -304,10 +307,10 @@ impl LogFiles {
         Ok(segment)
     }
 
-    /// Has a spare segment ready for every lane.
+    /// Has a spare segment ready for every shard.
     pub(crate) fn prepare_spares(&self, owner: &impl Owner) -> Result<()> {
         let _one_at_a_time = self.preparing.lock();
-        while self.spares.lock().len() < self.lanes.len() {
+        while self.spares.lock().len() < self.appenders.len() {
             self.check_writable()?;
             if owner.is_short_of_space() {
                 return Ok(());
@@ -350,22 +353,22 @@ impl LogFiles {
         gone
     }
 
-    /// The tail of a lane, made if there is none.
-    pub(super) fn open_tail(&self, owner: &impl Owner, lane: u32) -> Result<Arc<Tail>> {
+    /// The tail of a shard, made if there is none.
+    pub(super) fn open_tail(&self, owner: &impl Owner, shard: u32) -> Result<Arc<Tail>> {
         let (home, geometry) = (&self.home, self.geometry());
-        let open = || Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry);
+        let open = || Tail::open(&*home.disk, &home.dir, home.store_id, shard, geometry);
         let tail = owner.lend(geometry.file_len() as u64, open).map_err(|e| self.latch(e))?;
         // Before anything in it is acknowledged, so that it is missed if it gets lost.
-        if !self.manifest.lock().tails.contains(&lane) {
-            self.update_manifest(owner, |manifest| manifest.tails.insert(lane))?;
+        if !self.manifest.lock().tails.contains(&shard) {
+            self.update_manifest(owner, |manifest| manifest.tails.insert(shard))?;
             self.tails_missing.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(tail)
     }
 
     /// Takes over a segment to which nothing will be appended.
-    pub(crate) fn add_immutable(&self, lane: u32, segment: Arc<Segment>) {
-        self.immutable.lock().push((lane, segment));
+    pub(crate) fn add_immutable(&self, shard: u32, segment: Arc<Segment>) {
+        self.immutable.lock().push((shard, segment));
         if self.options.background_threads {
             self.wakeup.changed.notify_all();
         }

@@ -1,6 +1,6 @@
 //! From the tail into segments.
 //!
-//! One thread at a time flushes a lane. It writes complete blocks, several at once if possible, directly from
+//! One thread at a time flushes a shard. It writes complete blocks, several at once if possible, directly from
 //! the tail: no writer reuses their slots before they count as flushed. The rest of a closed segment, and the
 //! part of an incomplete block that a sync needs, are written from a copy padded with zeros. Writers go on
 //! meanwhile.
@@ -9,8 +9,8 @@
 //! * `next` is where a block begins; it and everything before it is in segments.
 //! * The file has what is before `in_file`, and zeros from there to `padded`.
 
+use super::appender::{Appender, Head, Run};
 use super::files::Owner;
-use super::lane::{Head, Lane, Run};
 use crate::disk::{DIRECT_ALIGNMENT, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
@@ -73,7 +73,7 @@ impl Flush {
     }
 }
 
-impl Lane {
+impl Appender {
     /// Writes everything that can be written for good: complete blocks and closed segments.
     pub(crate) fn flush_blocks(
         &self,
@@ -104,7 +104,7 @@ impl Lane {
         }
     }
 
-    /// Writes everything there is, with the lane locked.
+    /// Writes everything there is, with the shard locked.
     pub(super) fn flush_all(
         &self,
         owner: &impl Owner,

@@ -37,7 +37,7 @@ const SEGMENT_SIZE_MIN: u64 = 256;
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
 /// All tails of a store together take at most this part of a device, and so does the segment that
-/// each lane writes, so that compaction has something to work on before the device is full.
+/// each shard writes, so that compaction has something to work on before the device is full.
 const TAILS_PART: u64 = 16;
 const SEGMENTS_PART: u64 = 4;
 /// But none becomes smaller than this by it.
@@ -45,10 +45,10 @@ const TAIL_BYTES_FITTED_MIN: u64 = 64 << 10;
 const SEGMENT_SIZE_FITTED_MIN: u64 = 1 << 20;
 
 impl WalOptions {
-    /// Makes tails and segments smaller for `lanes` lanes on a device that is small for them.
-    pub(crate) fn fit_to_device(&mut self, space: Option<Space>, lanes: u32) {
+    /// Makes tails and segments smaller for `shards` shards on a device that is small for them.
+    pub(crate) fn fit_to_device(&mut self, space: Option<Space>, shards: u32) {
         let Some(space) = space else { return };
-        let share = |part| space.total / part / u64::from(lanes.max(1));
+        let share = |part| space.total / part / u64::from(shards.max(1));
         let fitted = |wanted: u64, share: u64, min: u64| wanted.min(share.max(min));
         self.tail_bytes = fitted(self.tail_bytes, share(TAILS_PART), TAIL_BYTES_FITTED_MIN);
         self.segment_size_bytes =

@@ -55,7 +55,7 @@ pub(crate) struct Patch {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The tails in a directory, whatever lanes they were of.
+/// The tails in a directory, whatever shards they were of.
 ///
 /// # Errors
 /// [`Error::Missing`] when one of `needed` is not there.
@@ -66,15 +66,15 @@ pub(crate) fn load_tails(
     needed: &BTreeSet<u32>,
 ) -> Result<Vec<TailImage>> {
     let paths = disk.list(dir).map_err(|e| Error::io("list", dir, e))?;
-    let lanes = paths.iter().filter_map(|path| match names::kind_of(path) {
-        FileKind::Tail(lane) => Some(lane),
+    let shards = paths.iter().filter_map(|path| match names::kind_of(path) {
+        FileKind::Tail(shard) => Some(shard),
         _ => None,
     });
-    let lanes: BTreeSet<u32> = lanes.collect();
-    if let Some(lane) = needed.difference(&lanes).next() {
-        return Err(Error::Missing { path: names::tail(dir, *lane) });
+    let shards: BTreeSet<u32> = shards.collect();
+    if let Some(shard) = needed.difference(&shards).next() {
+        return Err(Error::Missing { path: names::tail(dir, *shard) });
     }
-    let images = lanes.into_iter().map(|lane| TailImage::load(disk, dir, store_id, lane));
+    let images = shards.into_iter().map(|shard| TailImage::load(disk, dir, store_id, shard));
     images.filter_map(Result::transpose).collect()
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn find_end(
     Ok(Ending { end, patches, torn })
 }
 
-/// Gives a segment that was being written what its lane's tail has of it, and ends it behind its
+/// Gives a segment that was being written what its shard's tail has of it, and ends it behind its
 /// last whole record, durably.
 pub(crate) fn complete_segment(segment: &Segment, tails: &[TailImage]) -> Result<Option<TornTail>> {
     let ending = find_end(segment, tails, |_| {})?;

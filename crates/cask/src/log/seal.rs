@@ -10,7 +10,7 @@ use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use std::sync::Arc;
 
-/// What writers had in hand when a log was closed to them: whether it was writable, and the segments of its lanes.
+/// What writers had in hand when a log was closed to them: whether it was writable, and the segments of its shards.
 #[must_use = "the log is not closed yet"]
 pub(crate) struct LeftOpen {
     was_writable: Result<()>,
@@ -21,7 +21,7 @@ impl LogFiles {
     /// Makes every write that returned before durable.
     pub(crate) fn flush(&self, owner: &impl Owner) -> Result<()> {
         self.check_writable()?;
-        self.lanes.iter().try_for_each(|lane| lane.sync_all(owner))
+        self.appenders.iter().try_for_each(|appender| appender.sync_all(owner))
     }
 
     /// Seals the segments that writers have filled. What may pass by itself, such as a full disk,
@@ -33,10 +33,10 @@ impl LogFiles {
             if self.is_latched() {
                 return Ok(());
             }
-            let Some((lane, segment)) = self.immutable.lock().first().cloned() else {
+            let Some((shard, segment)) = self.immutable.lock().first().cloned() else {
                 return Ok(());
             };
-            match self.seal(owner, lane, &segment) {
+            match self.seal(owner, shard, &segment) {
                 Err(error) if error.is_transient() => return Ok(()),
                 result => result?,
             }
@@ -44,8 +44,8 @@ impl LogFiles {
         }
     }
 
-    fn seal(&self, owner: &impl Owner, lane: u32, segment: &Arc<Segment>) -> Result<()> {
-        self.lanes[lane as usize].flush_segment(owner, segment)?;
+    fn seal(&self, owner: &impl Owner, shard: u32, segment: &Arc<Segment>) -> Result<()> {
+        self.appenders[shard as usize].flush_segment(owner, segment)?;
         segment.complete().map_err(|e| self.latch_always(e))?;
         let seq_min = owner.describe_segment(segment)?;
         let state = SegmentState::Sealed { len: segment.len() };
@@ -58,7 +58,7 @@ impl LogFiles {
     /// Ends all writing.
     pub(crate) fn close_to_writers(&self) -> LeftOpen {
         let was_writable = self.check_writable();
-        let mut heads: Vec<_> = self.lanes.iter().map(|lane| lane.lock()).collect();
+        let mut heads: Vec<_> = self.appenders.iter().map(|appender| appender.lock()).collect();
         self.mark_closed();
         let segments = heads.iter_mut().map(|head| head.close_run()).collect();
         LeftOpen { was_writable, segments }
@@ -72,10 +72,10 @@ impl LogFiles {
         drop(self.preparing.lock());
         drop(self.sealing.lock());
         left.was_writable?;
-        for (lane, segment) in (0u32..).zip(left.segments) {
+        for (shard, segment) in (0u32..).zip(left.segments) {
             match segment {
                 Some(segment) if segment.len() > SEGMENT_HEADER_LEN => {
-                    self.immutable.lock().push((lane, segment));
+                    self.immutable.lock().push((shard, segment));
                 }
                 Some(empty) => {
                     self.set_state(owner, empty.id, SegmentState::Obsolete, 0)?;

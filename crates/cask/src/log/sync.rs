@@ -1,11 +1,11 @@
-//! Group commit: one of the writers that want the lane durable syncs for all that came before it began; later
+//! Group commit: one of the writers that want the shard durable syncs for all that came before it began; later
 //! ones form the next group. Other writers do not wait.
 //!
 //! A waiter is woken once: when its write is durable, or to lead. A group sleeps on one futex, so one call wakes
 //! all of it; only the first waiter, which may have to lead, has its own.
 
+use super::appender::Appender;
 use super::files::Owner;
-use super::lane::Lane;
 use crate::error::Result;
 use crate::tail::LogOffset;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use rustix::thread::futex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How much of a lane is durable, and who is syncing it.
+/// How much of a shard is durable, and who is syncing it.
 #[derive(Default)]
 pub(crate) struct SyncGroup(Mutex<SyncState>);
 
@@ -78,8 +78,8 @@ impl Word {
     }
 }
 
-impl Lane {
-    /// Makes the log durable up to an offset that [`Lane::append`] returned. Says whether this
+impl Appender {
+    /// Makes the log durable up to an offset that [`Appender::append`] returned. Says whether this
     /// thread did it itself.
     pub(crate) fn sync_to(&self, owner: &impl Owner, target: LogOffset) -> Result<bool> {
         loop {

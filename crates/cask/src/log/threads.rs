@@ -86,9 +86,11 @@ const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
 fn flush(owner: &impl Owner, first: usize) {
     let files = owner.files();
     while files.flush_wakeup.wait() {
-        let lanes = &files.lanes;
-        for lane in lanes.iter().cycle().skip(first * lanes.len() / FLUSHERS).take(lanes.len()) {
-            if !files.is_latched() && lane.flush_if_idle(owner).is_err() {
+        let appenders = &files.appenders;
+        for appender in
+            appenders.iter().cycle().skip(first * appenders.len() / FLUSHERS).take(appenders.len())
+        {
+            if !files.is_latched() && appender.flush_if_idle(owner).is_err() {
                 // Of a kind that latches, or of one that passes; writers are told either way.
                 files.wakeup.sleep_until(Instant::now() + FULL_DISK_PAUSE);
                 files.flush_wakeup.notify();

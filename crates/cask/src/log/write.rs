@@ -1,6 +1,6 @@
 //! The contents of one write, encoded before any lock is taken.
 //!
-//! The writing thread compresses, copies and checksums; the leader of the lane only adds sequence numbers and
+//! The writing thread compresses, copies and checksums; the leader of the shard only adds sequence numbers and
 //! offsets, which are not known before.
 
 use crate::checksum::Salt;

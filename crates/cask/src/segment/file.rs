@@ -4,7 +4,7 @@
 //!   being written stay open.
 //! * An obsolete segment's file is removed when its last user drops it, so a reader with a location can still
 //!   read it.
-//! * The end of a segment being written may be in its lane's tail only. Readers copy it from there and check
+//! * The end of a segment being written may be in its shard's tail only. Readers copy it from there and check
 //!   afterwards that it was still there: no lock, no waiting for a disk write.
 
 use super::contents::{Contents, RecordMeta};
@@ -88,7 +88,7 @@ const ALL_FLUSHED: u64 = u64::MAX;
 const COLLECTED_FRACTION: u64 = 32;
 const COLLECTED_LEN_MIN: u64 = 32 << 10;
 /// How much space is set aside at a time. A call takes some 10 microseconds, during which the
-/// writers of the lane wait; what a store holds in reserve is lost to others until it is closed.
+/// writers of the shard wait; what a store holds in reserve is lost to others until it is closed.
 const RESERVE_LEN: u64 = 16 << 20;
 
 impl Segment {

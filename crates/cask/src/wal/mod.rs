@@ -3,7 +3,7 @@
 //! Records come back in the order they were appended. The log keeps a contiguous run of them: the caller can
 //! drop a beginning ([`Wal::rotate`], [`Wal::drop_before`]), and a crash can only lose an end.
 //!
-//! The parts are those of the database: a lane with its tail, segments, a manifest.
+//! The parts are those of the database: a shard with its tail, segments, a manifest.
 
 pub(crate) mod recovery;
 
@@ -11,8 +11,8 @@ use crate::WAL_RECORD_LEN_MAX;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
+use crate::log::appender::Appender;
 use crate::log::files::LogFiles;
-use crate::log::lane::Lane;
 use crate::log::options::WalOptions;
 use crate::log::threads::Threads;
 use crate::log::write::Write;
@@ -114,8 +114,8 @@ impl Wal {
         paths.iter().filter(is_segment).map(size).sum()
     }
 
-    fn lane(&self) -> &Lane {
-        &self.files.lanes[0]
+    fn appender(&self) -> &Appender {
+        &self.files.appenders[0]
     }
 
     /// Appends a record. When this returns, the record survives the death of the process, and so
@@ -132,7 +132,7 @@ impl Wal {
             return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
         }
         let mut write = Write::record(self.files.options.compression, record, FRAME.take());
-        let appended = self.lane().append(&*self.files, &mut write, |_, _| {}).map(drop);
+        let appended = self.appender().append(&*self.files, &mut write, |_, _| {}).map(drop);
         if write.frame.capacity() <= FRAME_KEPT_BYTES_MAX {
             FRAME.set(write.frame);
         }
@@ -142,7 +142,7 @@ impl Wal {
     /// The longest wait of an append for the disk, since this was called last: for room in the tail or in a
     /// segment, or for a record that is too long for the tail.
     pub fn take_longest_wait(&self) -> Duration {
-        self.lane().take_longest_wait()
+        self.appender().take_longest_wait()
     }
 
     /// Whether there has ever been a record in it, be it that all were dropped since.
@@ -153,17 +153,17 @@ impl Wal {
 
     /// Where the log ends: a number that grows with every record.
     pub fn appended(&self) -> u64 {
-        self.lane().end()
+        self.appender().end()
     }
 
     /// Records up to here survive a power cut; to be compared with [`Wal::appended`].
     pub fn durable(&self) -> u64 {
-        self.lane().durable()
+        self.appender().durable()
     }
 
     /// Makes everything appended so far durable. Returns up to where.
     pub fn sync(&self) -> Result<u64> {
-        self.lane().sync_all(&*self.files)?;
+        self.appender().sync_all(&*self.files)?;
         Ok(self.durable())
     }
 
@@ -176,11 +176,11 @@ impl Wal {
     pub fn rotate(&self) -> Result<WalMark> {
         self.files.check_writable()?;
         self.files.prepare_spares(&*self.files)?;
-        let mut head = self.lane().lock();
+        let mut head = self.appender().lock();
         if let Some(full) = head.close_run() {
             self.files.add_immutable(0, full);
         }
-        // A segment is in use from when a writer takes it, which needs the lane's lock.
+        // A segment is in use from when a writer takes it, which needs the shard's lock.
         let before = self.files.segments.read().keys().copied().collect();
         Ok(WalMark { before, first_seq: self.files.next_seq.load(Ordering::Acquire) })
     }

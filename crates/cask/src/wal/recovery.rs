@@ -21,7 +21,7 @@ use std::sync::Arc;
 const OPEN_FILES_MAX: usize = 512;
 
 /// A log has one: its records are in one order.
-const LANES: u32 = 1;
+const SHARDS: u32 = 1;
 
 type Segments = Vec<Arc<Segment>>;
 
@@ -86,7 +86,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     options.validate()?;
     disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     let lock = directory::lock(&*disk, dir)?;
-    let if_missing = IfMissing::Make { index: IndexKind::Hash, shards: LANES };
+    let if_missing = IfMissing::Make { index: IndexKind::Hash, shards: SHARDS };
     let mut manifest = directory::load_manifest(&*disk, dir, Purpose::Log, if_missing)?;
     let is_new = manifest.segments.is_empty();
     directory::sort_out_files(&*disk, dir, &mut manifest)?;
@@ -113,7 +113,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     let segments = kept.into_iter().map(|segment| (segment.id, segment)).collect();
     // What is logged is not read again while the server runs: the page cache has better uses.
     let direct_writes = true;
-    let files = LogFiles::new(home, options, LANES, direct_writes, segments, manifest, lock);
+    let files = LogFiles::new(home, options, SHARDS, direct_writes, segments, manifest, lock);
     Ok((files, std::mem::take(&mut replay.recovery)))
 }
 

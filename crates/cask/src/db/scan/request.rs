@@ -192,9 +192,9 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
                 Side::Upper => run.len() - 1 - taken,
             };
             let (key, location) = run.get(at);
-            let lane = request.store.home_lane(key);
+            let shard = request.store.home_shard(key);
             // A log's worth of keys should not be divided among windows.
-            if lane != std::mem::replace(&mut home, lane) && bytes >= size / 2 {
+            if shard != std::mem::replace(&mut home, shard) && bytes >= size / 2 {
                 break;
             }
             bytes += Block::cost(key, location.len_bound() as usize);

@@ -1,16 +1,16 @@
 //! Appending to a shard's log.
 //!
-//! Under the lane's lock a write gets its sequence numbers and its offset, is copied into the tail and applied
+//! Under the shard's lock a write gets its sequence numbers and its offset, is copied into the tail and applied
 //! to the index. That takes no system call, unless the tail or the segment is full, or the segment needs more
 //! reserved space.
 //!
 //! * When the tail is full, the writer flushes it, or waits for the writer that does.
-//! * A write longer than half the tail goes directly to the segment, with the lane locked.
+//! * A write longer than half the tail goes directly to the segment, with the shard locked.
 //!
-//! The lock can also be held alone ([`Lane::lock`]): batches over several shards, snapshots and closing keep
+//! The lock can also be held alone ([`Appender::lock`]): batches over several shards, snapshots and closing keep
 //! writers out that way.
 //!
-//! Lock order: a lane's `flush` before any `head`; `head`s by ascending lane. No thread that waits for
+//! Lock order: a shard's `flush` before any `head`; `head`s by ascending shard. No thread that waits for
 //! the disk holds a `head`, except for a long write and for a new segment.
 //!
 //! Invariants:
@@ -45,7 +45,7 @@ pub(crate) struct Appended<'a> {
 }
 
 /// A shard's log.
-pub(crate) struct Lane {
+pub(crate) struct Appender {
     pub(super) number: u32,
     pub(super) geometry: Geometry,
     /// Whether segments are written past the page cache.
@@ -57,7 +57,7 @@ pub(crate) struct Lane {
     /// Everything before this is in segments, and its slots are free. Whole blocks.
     pub(super) flushed: AtomicU64,
     pub(super) sync: SyncGroup,
-    /// The longest wait of a writer for the disk, since [`Lane::take_longest_wait`].
+    /// The longest wait of a writer for the disk, since [`Appender::take_longest_wait`].
     longest_wait_nanos: AtomicU64,
 }
 
@@ -103,9 +103,9 @@ impl Head {
     }
 }
 
-impl Lane {
+impl Appender {
     pub(crate) fn new(number: u32, geometry: Geometry, direct_writes: bool) -> Self {
-        Lane {
+        Appender {
             number,
             geometry,
             direct_writes,
@@ -184,31 +184,31 @@ impl Lane {
         }
     }
 
-    /// As [`Self::append`], while no other writer can append to any of the `lanes`, which are in
+    /// As [`Self::append`], while no other writer can append to any of the `appenders`, which are in
     /// ascending order; this one is the one with number `home` among them.
     pub(crate) fn append_across(
-        lanes: &[&Lane],
+        appenders: &[&Appender],
         home: usize,
         owner: &impl Owner,
         write: &mut Write,
         mut apply: impl FnMut(&Write, Appended<'_>),
     ) -> Result<LogOffset> {
-        let lane = lanes[home];
-        let lock_all = || -> Vec<_> { lanes.iter().map(|lane| lane.lock()).collect() };
+        let appender = appenders[home];
+        let lock_all = || -> Vec<_> { appenders.iter().map(|appender| appender.lock()).collect() };
         loop {
             let mut heads = lock_all();
-            match lane.try_put(owner, &mut heads[home], write, &mut apply)? {
+            match appender.try_put(owner, &mut heads[home], write, &mut apply)? {
                 Tried::Put(end) => return Ok(end),
                 Tried::Full { flushed } => {
                     drop(heads);
-                    lane.timed(|| lane.wait_for_room(owner, flushed))?;
+                    appender.timed(|| appender.wait_for_room(owner, flushed))?;
                 }
                 Tried::TooLong => {
                     drop(heads);
-                    return lane.timed(|| {
-                        let mut flush = lane.flush.lock();
+                    return appender.timed(|| {
+                        let mut flush = appender.flush.lock();
                         let mut heads = lock_all();
-                        lane.put_long(owner, &mut flush, &mut heads[home], write, &mut apply)
+                        appender.put_long(owner, &mut flush, &mut heads[home], write, &mut apply)
                     });
                 }
             }
@@ -330,7 +330,7 @@ impl Lane {
         if let Some(mut flush) = self.flush.try_lock() {
             return self.flush_blocks(owner, &mut flush);
         }
-        // The flusher takes the lane's lock between counting a block as flushed and telling, so
+        // The flusher takes the shard's lock between counting a block as flushed and telling, so
         // that is not missed. A latch and closing are not signalled, hence the time limit.
         let mut head = self.head.lock();
         if self.flushed.load(Ordering::Acquire) == flushed {
