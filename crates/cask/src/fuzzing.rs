@@ -6,6 +6,7 @@
 //!
 //! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
 
+use crate::check::check_on;
 use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_location};
 use crate::compression::decompress;
 use crate::disk::{Disk, OpenMode, SimDisk};
@@ -21,7 +22,6 @@ use crate::options::{Options, SyncPolicy};
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::segment::record::{Fields, HEADER_LEN, Record, encode, stamp};
 use crate::segment::scan::{Scanner, Step};
-use crate::upkeep::check::check_on;
 use crate::upkeep::repair::repair_on;
 use crate::{Compression, Db, KEY_LEN_MAX, VALUE_LEN_MAX, WAL_RECORD_LEN_MAX};
 use std::collections::{BTreeMap, BTreeSet};

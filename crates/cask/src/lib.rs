@@ -58,6 +58,7 @@ mod segment;
 mod tail;
 
 mod cache;
+mod check;
 mod db;
 mod entry;
 mod hint;
@@ -66,6 +67,7 @@ mod options;
 mod upkeep;
 mod wal;
 
+pub use check::{check, check_on};
 pub use cold::{
     ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdLimits, ColdLocation, ColdOptions,
     ColdReads, ColdRefusal, ColdStore, Durable, Origin, check_cold, check_cold_on,
@@ -86,7 +88,7 @@ pub use log::salvage::TornTail;
 pub use manifest::IndexKind;
 pub use options::{CompactionOptions, Durability, Options, Placement, SyncPolicy};
 pub use progress::Progress;
-pub use upkeep::check::{CheckReport, check, check_on, lock_store};
+pub use upkeep::check::{CheckReport, lock_store};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
 pub use wal::recovery::WalRecovery;
 pub use wal::{Wal, WalMark};

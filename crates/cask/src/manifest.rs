@@ -32,6 +32,8 @@ const VERSION: u32 = *VERSIONS.end();
 const HASH_SIPHASH_1_3: u8 = 1;
 /// More logs than this only cost memory and file handles.
 pub(crate) const SHARDS_MAX: u32 = 1024;
+/// Logs of a database for which nothing else was asked.
+pub(crate) const SHARDS_DEFAULT: u32 = 8;
 pub(crate) const HEAD_LEN: usize = 80;
 pub(crate) const ENTRY_LEN: usize = 32;
 const TAIL_LEN: usize = 4;

@@ -4,7 +4,7 @@ use crate::compression::Compression;
 use crate::directory::IfMissing;
 use crate::error::{Error, Result};
 use crate::log::options::WalOptions;
-use crate::manifest::{IndexKind, SHARDS_MAX};
+use crate::manifest::{IndexKind, SHARDS_DEFAULT, SHARDS_MAX};
 use std::time::Duration;
 
 /// Which of its logs a store writes a record to. Reading finds it in any case, so this may change
@@ -146,8 +146,6 @@ impl Default for CompactionOptions {
     }
 }
 
-/// Logs of a store for which nothing else was asked.
-pub(crate) const SHARDS_DEFAULT: u32 = 8;
 /// Blocks of 128 KiB: enough for the device to be busy with, and all tails of a store together stay
 /// in a processor's cache. With four times as much, writing 4 KiB values is a fifth slower.
 const TAIL_BYTES_DEFAULT: u64 = 1 << 20;

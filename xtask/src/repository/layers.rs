@@ -179,9 +179,9 @@ const BENCH: &[&str] = &[
 const CASK: &[&str] = &[
     // Storage: segments, the log that is written to them, and cold values.
     "bytes", "checksum", "hash", "error", "compression", "disk", "location", "names", "progress", "reserve_file",
-    "tail", "segment", "manifest", "directory", "log", "cold",
+    "tail", "segment", "manifest", "directory", "log", "wal", "upkeep", "cold",
     // The database: what finds keys in segments, and what is built over its store.
-    "options", "hint", "index", "entry", "cache", "upkeep", "db", "fuzzing", "wal", "lib",
+    "options", "hint", "index", "entry", "cache", "check", "db", "fuzzing", "lib",
 ];
 
 #[rustfmt::skip]

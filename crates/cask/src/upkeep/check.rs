@@ -6,8 +6,6 @@
 use crate::directory;
 use crate::disk::{Disk, OsDisk};
 use crate::error::{Error, Result};
-use crate::hint::entry::HintOrder;
-use crate::hint::reader::HintReader;
 use crate::location::SegmentId;
 use crate::log::salvage::{find_end, load_tails};
 use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
@@ -39,19 +37,17 @@ pub struct CheckReport {
     pub problems: Vec<Error>,
 }
 
-/// Verifies the store in a directory, which must not be open.
+/// Verifies the files of the store in a directory, which must not be open.
+///
+/// `has_hint` says whether a finished segment of a database has a valid hint file.
 ///
 /// # Errors
 /// When checking is not possible: the store is open, or there is none. Problems of the store are
 /// in the report.
-pub fn check(dir: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<CheckReport> {
-    check_on(Arc::new(OsDisk), dir.as_ref(), progress)
-}
-
-/// As [`check`], on another disk than the operating system's.
-pub fn check_on(
+pub fn check_files(
     disk: Arc<dyn Disk>,
     dir: &Path,
+    has_hint: impl Fn(&SegmentHome, &Manifest, &Segment) -> bool,
     mut progress: impl FnMut(Progress),
 ) -> Result<CheckReport> {
     let _lock = lock_store_on(&*disk, dir)?;
@@ -95,10 +91,12 @@ pub fn check_on(
     for (segment, entry) in opened {
         let before = report.bytes;
         let mut tell = |read: u64| progress(Progress { done: before + read, total });
-        if let Err(error) =
-            check_segment(&home, &manifest, &segment, entry, &tails, &mut report, &mut tell)
-        {
+        if let Err(error) = check_segment(&segment, entry, &tails, &mut report, &mut tell) {
             report.problems.push(error);
+        }
+        let is_sealed = matches!(entry.state, SegmentState::Sealed { .. });
+        if is_sealed && manifest.purpose == Purpose::Database {
+            report.hints_missing += usize::from(!has_hint(&home, &manifest, &segment));
         }
         report.segments += 1;
         report.bytes = before + segment.len();
@@ -150,15 +148,7 @@ fn find_foreign(
     Ok(())
 }
 
-fn has_valid_hint(home: &SegmentHome, order: HintOrder, segment: &Segment) -> bool {
-    let (id, len) = (segment.id, segment.len());
-    let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, order);
-    hint.is_ok_and(|hint| hint.verify().is_ok() && hint.filter().is_ok())
-}
-
 fn check_segment(
-    home: &SegmentHome,
-    manifest: &Manifest,
     segment: &Arc<Segment>,
     entry: Entry,
     tails: &[TailImage],
@@ -167,10 +157,6 @@ fn check_segment(
 ) -> Result<()> {
     if let SegmentState::Sealed { len } = entry.state {
         segment.check_len(len)?;
-        if manifest.purpose == Purpose::Database {
-            let order = HintOrder { index: manifest.index, hash_key: manifest.hash_key };
-            report.hints_missing += usize::from(!has_valid_hint(home, order, segment));
-        }
     }
     let mut count = |offset| {
         report.records += 1;

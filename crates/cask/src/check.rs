@@ -1,0 +1,37 @@
+//! Verifying a database or a log: its files, and hint files with them.
+
+use crate::disk::{Disk, OsDisk};
+use crate::error::Result;
+use crate::hint::entry::HintOrder;
+use crate::hint::reader::HintReader;
+use crate::manifest::Manifest;
+use crate::progress::Progress;
+use crate::segment::file::{Segment, SegmentHome};
+use crate::upkeep::check::{CheckReport, check_files};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Verifies the store in a directory, which must not be open.
+///
+/// # Errors
+/// When checking is not possible: the store is open, or there is none. Problems of the store are
+/// in the report.
+pub fn check(dir: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<CheckReport> {
+    check_on(Arc::new(OsDisk), dir.as_ref(), progress)
+}
+
+/// As [`check`], on another disk than the operating system's.
+pub fn check_on(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    progress: impl FnMut(Progress),
+) -> Result<CheckReport> {
+    check_files(disk, dir, has_valid_hint, progress)
+}
+
+fn has_valid_hint(home: &SegmentHome, manifest: &Manifest, segment: &Segment) -> bool {
+    let order = HintOrder { index: manifest.index, hash_key: manifest.hash_key };
+    let (id, len) = (segment.id, segment.len());
+    let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, order);
+    hint.is_ok_and(|hint| hint.verify().is_ok() && hint.filter().is_ok())
+}
