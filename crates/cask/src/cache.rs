@@ -10,10 +10,10 @@
 //! * A record larger than an eighth of a shard's budget is not cached: it would evict everything else.
 
 use crate::entry::Entry;
-use crate::location::{Location, LocationHash};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tierce_storage::location::{Location, LocationHash};
 
 /// Parts with locks of their own.
 const SHARDS: usize = 16;
@@ -141,7 +141,7 @@ impl CacheShard {
 mod tests {
     use super::*;
     use crate::entry::{Attributes, Value};
-    use crate::location::SegmentId;
+    use tierce_storage::location::SegmentId;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1), n * 8, 8)

@@ -1,15 +1,15 @@
 //! Verifying a database or a log: its files, and hint files with them.
 
-use crate::disk::{Disk, OsDisk};
-use crate::error::Result;
 use crate::hint::entry::HintOrder;
 use crate::hint::reader::HintReader;
-use crate::manifest::Manifest;
-use crate::progress::Progress;
-use crate::segment::file::{Segment, SegmentHome};
-use crate::upkeep::check::{CheckReport, check_files};
 use std::path::Path;
 use std::sync::Arc;
+use tierce_storage::Progress;
+use tierce_storage::Result;
+use tierce_storage::disk::{Disk, OsDisk};
+use tierce_storage::manifest::Manifest;
+use tierce_storage::segment::file::{Segment, SegmentHome};
+use tierce_storage::{CheckReport, check_files};
 
 /// Verifies the store in a directory, which must not be open.
 ///

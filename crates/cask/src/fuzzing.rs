@@ -7,26 +7,27 @@
 //! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
 
 use crate::check::check_on;
-use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_location};
-use crate::compression::decompress;
-use crate::disk::{Disk, OpenMode, SimDisk};
-use crate::error::Error;
-use crate::hash::HashKey;
 use crate::hint::entry::{Entry as HintEntry, HintOrder, RANGES};
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{BLOCK_HEADER_LEN, FIELDS_LEN, HINT_HEADER_LEN, MAGIC, VERSION};
-use crate::location::{ALIGNMENT, SegmentId};
-use crate::manifest::{Entry, IndexKind, Manifest, Purpose, SegmentState};
-use crate::names;
 use crate::options::{Options, SyncPolicy};
-use crate::segment::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
-use crate::segment::record::{Fields, HEADER_LEN, Record, encode, stamp};
-use crate::segment::scan::{Scanner, Step};
-use crate::upkeep::repair::repair_on;
-use crate::{Compression, Db, KEY_LEN_MAX, VALUE_LEN_MAX, WAL_RECORD_LEN_MAX};
+use crate::{Compression, Db, KEY_LEN_MAX, VALUE_LEN_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tierce_storage::Error;
+use tierce_storage::WAL_RECORD_LEN_MAX;
+use tierce_storage::checksum::{Salt, crc32c, crc32c_append, crc32c_of_location};
+use tierce_storage::compression::decompress;
+use tierce_storage::disk::{Disk, OpenMode, SimDisk};
+use tierce_storage::hash::HashKey;
+use tierce_storage::location::{ALIGNMENT, SegmentId};
+use tierce_storage::manifest::{Entry, IndexKind, Manifest, Purpose, SegmentState};
+use tierce_storage::names;
+use tierce_storage::repair_on;
+use tierce_storage::segment::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
+use tierce_storage::segment::record::{Fields, HEADER_LEN, Record, encode, stamp};
+use tierce_storage::segment::scan::{Scanner, Step};
 
 const SALT: Salt = Salt(0x5eed_5eed);
 const STORE: u128 = 7;

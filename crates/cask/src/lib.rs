@@ -22,40 +22,15 @@
 //! # Ok::<(), tierce_cask::Error>(())
 //! ```
 //!
-//! In reading order, storage first:
-//! * [`disk`]: the only door to the file system, with a simulated one for tests.
-//! * `segment`: records and the files they are in. `manifest`: which files count.
-//! * `tail`: the end of a shard's log, in a mapped file.
-//! * `log`: writes, and how they get through a tail into segments.
-//! * `cold`: values without keys; the caller remembers their locations.
-//!
-//! The database on top of it:
+//! Segments, the log and the disk are those of `tierce-storage`. On top of them, in reading order:
 //! * `hint`: what a segment's records are about, sorted. `index`: from a key, or its hash, to a place.
 //! * `db`: all of these together. Recovery, reading, compaction.
 //!
 //! What is guaranteed when is said in the crate's README, and on [`SyncPolicy`] and [`Error`].
 #![deny(unsafe_code)]
 
-pub mod disk;
 #[doc(hidden)]
 pub mod fuzzing;
-
-mod bytes;
-mod checksum;
-mod compression;
-mod error;
-mod hash;
-mod location;
-mod names;
-mod progress;
-mod reserve_file;
-
-mod cold;
-mod directory;
-mod log;
-mod manifest;
-mod segment;
-mod tail;
 
 mod cache;
 mod check;
@@ -64,15 +39,8 @@ mod entry;
 mod hint;
 mod index;
 mod options;
-mod upkeep;
-mod wal;
 
 pub use check::{check, check_on};
-pub use cold::{
-    ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdLimits, ColdLocation, ColdOptions,
-    ColdReads, ColdRefusal, ColdStore, Durable, Origin, check_cold, check_cold_on,
-};
-pub use compression::Compression;
 pub use db::batch::Batch;
 pub use db::compaction::CompactionReport;
 pub use db::handle::Db;
@@ -82,25 +50,11 @@ pub use db::recovery::RecoveryReport;
 pub use db::snapshot::Snapshot;
 pub use db::stats::Stats;
 pub use entry::{Attributes, Entry, Value};
-pub use error::{Error, Result};
-pub use log::options::WalOptions;
-pub use log::salvage::TornTail;
-pub use manifest::IndexKind;
 pub use options::{CompactionOptions, Durability, Options, Placement, SyncPolicy};
-pub use progress::Progress;
-pub use upkeep::check::{CheckReport, lock_store};
-pub use upkeep::repair::{RepairReport, repair, repair_on};
-pub use wal::recovery::WalRecovery;
-pub use wal::{Wal, WalMark};
-
-/// Longest key in bytes.
-pub const KEY_LEN_MAX: usize = 64 << 10;
-/// Longest value in bytes.
-pub const VALUE_LEN_MAX: usize = 512 << 20;
-/// Longest record of a [`Wal`] in bytes: a value of the longest kind, and what belongs to it.
-pub const WAL_RECORD_LEN_MAX: usize = VALUE_LEN_MAX + (1 << 20);
-/// Longest batch in bytes, as encoded.
-pub const BATCH_LEN_MAX: usize = 1 << 30;
+pub use tierce_storage::{
+    BATCH_LEN_MAX, CheckReport, Compression, Error, IndexKind, KEY_LEN_MAX, Progress, RepairReport,
+    Result, TornTail, VALUE_LEN_MAX, disk, repair, repair_on,
+};
 
 /// The examples of the documents compile, and that of the guide does what it says.
 #[cfg(doctest)]

@@ -1,11 +1,11 @@
 //! The options of a store.
 
-use crate::compression::Compression;
-use crate::directory::IfMissing;
-use crate::error::{Error, Result};
-use crate::log::options::WalOptions;
-use crate::manifest::{IndexKind, SHARDS_DEFAULT, SHARDS_MAX};
 use std::time::Duration;
+use tierce_storage::compression::Compression;
+use tierce_storage::directory::IfMissing;
+use tierce_storage::log::options::WalOptions;
+use tierce_storage::manifest::{IndexKind, SHARDS_DEFAULT, SHARDS_MAX};
+use tierce_storage::{Error, Result};
 
 /// Which of its logs a store writes a record to. Reading finds it in any case, so this may change
 /// from one opening to the next.

@@ -7,7 +7,10 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use tierce_cask::disk::SimDisk;
 use tierce_cask::{Db, Error, IndexKind, Options, check, repair};
+use tierce_storage::{Wal, WalOptions};
 
 struct Scratch(PathBuf);
 
@@ -175,4 +178,15 @@ fn second_process_is_refused_until_the_first_is_done() {
     assert_eq!(db.get(b"key").unwrap().unwrap().into_vec(), b"value");
     db.close().unwrap();
     assert!(ask().contains("second process: opened"), "{}", ask());
+}
+
+#[test]
+fn a_log_and_a_database_do_not_take_each_other_for_their_own() {
+    let disk = Arc::new(SimDisk::new(1));
+    let open_log = |dir| Wal::open_on(disk.clone(), dir, WalOptions::default(), |_| Ok(()));
+    drop(open_log("/log").unwrap());
+    let database = Db::open_on(disk.clone(), "/log", Options::default());
+    assert!(matches!(database.map(drop), Err(Error::Foreign { .. })));
+    drop(Db::open_on(disk.clone(), "/database", Options::default()).unwrap());
+    assert!(matches!(open_log("/database").map(drop), Err(Error::Foreign { .. })));
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tierce_cask::disk::{Disk, SimDisk};
-use tierce_cask::{Db, Error, Options, Wal, WalOptions, check_on, repair_on};
+use tierce_cask::{Db, Error, Options, check_on, repair_on};
+use tierce_storage::{Wal, WalOptions};
 
 const DIR: &str = "/store";
 

@@ -4,8 +4,6 @@
 
 mod bad_directories;
 mod batches_across_shards;
-mod cold;
-mod cold_reads;
 mod compaction;
 mod concurrency;
 mod crash;
@@ -14,7 +12,6 @@ mod database;
 mod direct_io;
 mod faults;
 mod format_versions;
-mod full_disk;
 mod fuzz_smoke;
 mod open_files;
 mod power_cut_by_the_clock;
@@ -24,4 +21,3 @@ mod reserve;
 mod scans;
 mod survives_kill;
 mod upkeep;
-mod wal;

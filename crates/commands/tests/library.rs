@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tierce_cask::disk::OsDisk;
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::{Client, Origin};
 use tierce_commands::kernel::Kernel;
@@ -15,6 +14,7 @@ use tierce_engine::log::Log;
 use tierce_harness::TempDir;
 use tierce_keyspace::{Keyspace, Options};
 use tierce_output::Output;
+use tierce_storage::disk::OsDisk;
 use tierce_wire::resp::OwnedArgs;
 
 /// A store, and one who calls commands on it.

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tierce_cask::disk::OverlayDisk;
 use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
+use tierce_storage::disk::OverlayDisk;
 
 use crate::durability::{self, DurableLog, LogDirectory, LogOptions, RecoveryError};
 use crate::loading::Loading;
@@ -83,7 +83,7 @@ pub fn contents(dir: &Path) -> std::io::Result<Option<Contents>> {
 pub fn start(dir: &Path, databases: usize) -> Result<Start, String> {
     match open(dir, databases, false) {
         Ok(keys) => Ok(Start::Succeeds { keys }),
-        Err(RecoveryError::Log { error: tierce_cask::Error::Locked { .. }, dir }) => {
+        Err(RecoveryError::Log { error: tierce_storage::Error::Locked { .. }, dir }) => {
             Err(format!("{} is in use by another process", dir.display()))
         }
         Err(error @ RecoveryError::Lost { .. }) => {

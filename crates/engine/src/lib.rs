@@ -8,7 +8,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use tierce_cask::disk::OsDisk;
+//! use tierce_storage::disk::OsDisk;
 //! use tierce_config::{Invocation, LogLevel, Settings, parse};
 //! use tierce_engine::{Engine, log::Log};
 //! use tierce_keyspace::{DbIndex, Expiry};

@@ -5,7 +5,7 @@
 
 use std::io::{self, ErrorKind};
 
-use tierce_cask::Error;
+use tierce_storage::Error;
 
 /// About a store that cannot be opened, read or written.
 #[must_use]

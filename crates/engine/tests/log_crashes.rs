@@ -10,14 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use tierce_cask::disk::SimDisk;
-use tierce_cask::{ColdOptions, ColdStore, Durable, Origin, Wal, WalMark, WalOptions};
 use tierce_harness::{Random, effort};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     Cleaning, DbIndex, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch, StreamPlace,
     flush_dbs, for_each_entry, gather_cold, leave_to_disk, swap_dbs,
 };
+use tierce_storage::disk::SimDisk;
+use tierce_storage::{ColdOptions, ColdStore, Durable, Origin, Wal, WalMark, WalOptions};
 
 const NOW_MS: i64 = 1_000_000;
 const DATABASES: usize = 2;
@@ -39,7 +39,7 @@ impl LogSink for Log {
     }
 }
 
-fn open(disk: &SimDisk, seed: u64) -> Result<(Arc<Keyspace>, Arc<Log>), tierce_cask::Error> {
+fn open(disk: &SimDisk, seed: u64) -> Result<(Arc<Keyspace>, Arc<Log>), tierce_storage::Error> {
     let log = Arc::<Log>::default();
     let sink = Some(Arc::clone(&log) as Arc<dyn LogSink>);
     let options =

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tierce_cask::disk::OsDisk;
 use tierce_config::{Invocation, LogLevel, Peer, Settings, parse};
 use tierce_engine::feed::Reader;
 use tierce_engine::log::Log;
@@ -13,6 +12,7 @@ use tierce_engine::persistence::{Cause, CopySink, SaveError};
 use tierce_engine::{Engine, OpenError, ReloadError};
 use tierce_harness::TempDir;
 use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPlace, VersionFor, for_each_entry};
+use tierce_storage::disk::OsDisk;
 
 fn settings(dir: &Path, more: &[&str]) -> Settings {
     let mut args = vec!["--dir".into(), dir.into()];

@@ -10,10 +10,10 @@ use std::fs::read_to_string;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tierce_cask::disk::OsDisk;
-use tierce_cask::{Wal, WalOptions};
 use tierce_keyspace::log::Replay;
 use tierce_keyspace::{Keyspace, Options};
+use tierce_storage::disk::OsDisk;
+use tierce_storage::{Wal, WalOptions};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

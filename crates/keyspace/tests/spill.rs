@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use tierce_cask::disk::{Disk, SimDisk};
-use tierce_cask::{ColdOptions, ColdStore, Durable, Origin};
 use tierce_collections::SortedSet;
 use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
@@ -18,6 +16,8 @@ use tierce_keyspace::{
     Removal, Snapshot, SnapshotPiece, SpillBatch, Ttl, flush_dbs, for_each_entry, gather_cold,
     leave_to_disk, swap_dbs,
 };
+use tierce_storage::disk::{Disk, SimDisk};
+use tierce_storage::{ColdOptions, ColdStore, Durable, Origin};
 
 const NOW_MS: i64 = 1_000_000;
 const DATABASES: usize = 2;

@@ -2,7 +2,7 @@
 //!
 //! Each worker has its own [`Fetcher`]. Sessions register the values that they need; at the end of the
 //! turn all of these reads are submitted to the disk at once. Values that have been read by then go into
-//! memory, and a session that has all its values is called again. `tierce_cask` decides whether the
+//! memory, and a session that has all its values is called again. `tierce_storage` decides whether the
 //! kernel or threads read.
 //!
 //! While memory is short no more reads begin, because each adds to it. This lasts for a limited
@@ -10,9 +10,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use tierce_cask::ColdReads;
-use tierce_cask::disk::ReadDriver;
 use tierce_net::{ConnKey, Conns, Flow, Io, NextTurn, Now};
+use tierce_storage::ColdReads;
+use tierce_storage::disk::ReadDriver;
 
 use crate::fetch::PendingRead;
 use crate::kernel::Kernel;
@@ -125,7 +125,7 @@ impl Fetcher {
             match bytes {
                 Ok(bytes) => read.pending.restore(&mut locks, bytes, now_ms),
                 // The value was changed or moved meanwhile.
-                Err(tierce_cask::Error::Missing { .. }) => {}
+                Err(tierce_storage::Error::Missing { .. }) => {}
                 // The session will find out itself.
                 Err(error) => {
                     kernel.log.warning(format_args!("A value on disk cannot be read: {error}"));

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tierce_cask::{Error, lock_store};
 use tierce_engine::durability::log_dir;
+use tierce_storage::{Error, lock_store};
 
 /// For how long at most. A server that has closed its connections has only its log left to sync and to close.
 const PATIENCE: Duration = Duration::from_secs(5);

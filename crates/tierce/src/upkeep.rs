@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use tierce_cask::{CheckReport, ColdCheckReport, Error, RepairReport};
 use tierce_engine::inspection::{self, Contents, Start};
 use tierce_engine::next_step;
 use tierce_progress::{Display, Progress, Unit};
+use tierce_storage::{CheckReport, ColdCheckReport, Error, RepairReport};
 
 use crate::in_use::await_end_of_use;
 
@@ -216,7 +216,7 @@ impl CheckArgs {
     fn check_spilled(&self, dir: &Path) -> Verdict {
         let mut shown =
             Progress::new("check spilled values", Unit::Bytes, Display::unless(self.quiet));
-        let result = tierce_cask::check_cold(dir, |progress| {
+        let result = tierce_storage::check_cold(dir, |progress| {
             shown.update(progress.done, progress.total);
         });
         drop(shown);
@@ -241,7 +241,7 @@ impl RepairArgs {
     pub fn run(&self) -> ExitCode {
         await_end_of_use(&self.dir);
         let mut shown = Progress::new("repair", Unit::Bytes, Display::unless(self.quiet));
-        let result = tierce_cask::repair(&self.dir, &self.into, |progress| {
+        let result = tierce_storage::repair(&self.dir, &self.into, |progress| {
             shown.update(progress.done, progress.total);
         });
         drop(shown);

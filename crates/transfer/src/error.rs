@@ -16,7 +16,7 @@ pub enum TransferError {
     Recovery(#[from] RecoveryError),
     /// The log of the data directory cannot be written.
     #[error("the log cannot be written: {}{}", .0, next_step::of_store(.0))]
-    Log(#[from] tierce_cask::Error),
+    Log(#[from] tierce_storage::Error),
     /// The file for Redis cannot be written.
     #[error(transparent)]
     Save(#[from] SaveError),

@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use tierce_cask::disk::{Disk, DiskLock, OsDisk, OverlayDisk};
-use tierce_cask::{Wal, WalOptions};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind};
 use tierce_keyspace::{
     CodeEditor, CodeKind, Entry, Keyspace, Options, Removal, VALUE_LEN_MAX, try_scan,
 };
+use tierce_storage::disk::{Disk, DiskLock, OsDisk, OverlayDisk};
+use tierce_storage::{Wal, WalOptions};
 
 use super::error::TransferError;
 use super::progress::{Progress, Stage};
@@ -33,7 +33,7 @@ const KEYS_AT_ONCE: usize = 1000;
 #[derive(Default)]
 struct NewLog {
     wal: OnceLock<Wal>,
-    failed: Mutex<Option<tierce_cask::Error>>,
+    failed: Mutex<Option<tierce_storage::Error>>,
 }
 
 impl LogSink for NewLog {
@@ -46,7 +46,7 @@ impl LogSink for NewLog {
 }
 
 impl NewLog {
-    fn check(&self) -> Result<(), tierce_cask::Error> {
+    fn check(&self) -> Result<(), tierce_storage::Error> {
         self.failed.lock().take().map_or(Ok(()), Err)
     }
 }
@@ -134,7 +134,7 @@ impl Store {
         // An open log writes to files by their names, which will be those of another one.
         wal.close()?;
         drop(wal);
-        let lock = tierce_cask::lock_store(&log_dir)
+        let lock = tierce_storage::lock_store(&log_dir)
             .map_err(|error| TransferError::Recovery(RecoveryError::of(&log_dir, error)))?;
         Ok(Self { dir: dir.to_owned(), log_dir, keyspace, new_log, _lock: lock })
     }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// The crates, each with those that it may use.
 pub(super) const CRATES: &[(&str, &[&str])] = &[
     ("dash", &[]),
-    ("cask", &[]),
+    ("storage", &[]),
+    ("cask", &["storage"]),
     ("bucket", &[]),
     ("wire", &[]),
     ("output", &[]),
@@ -20,14 +21,13 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
     ("rdb", &[]),
     ("collections", &["dash"]),
     ("client", &["wire"]),
-    ("keyspace", &["cask", "collections", "dash"]),
+    ("keyspace", &["collections", "dash", "storage"]),
     ("config", &["keyspace", "wire"]),
-    ("engine", &["cask", "collections", "config", "keyspace", "rdb", "wire"]),
+    ("engine", &["collections", "config", "keyspace", "rdb", "storage", "wire"]),
     ("replication", &["collections", "config", "keyspace", "rdb", "wire"]),
     (
         "commands",
         &[
-            "cask",
             "collections",
             "config",
             "engine",
@@ -36,6 +36,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
             "output",
             "rdb",
             "replication",
+            "storage",
             "wire",
         ],
     ),
@@ -43,7 +44,6 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
     (
         "transfer",
         &[
-            "cask",
             "collections",
             "commands",
             "config",
@@ -51,6 +51,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
             "keyspace",
             "output",
             "rdb",
+            "storage",
             "wire",
         ],
     ),
@@ -58,7 +59,6 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
         "server",
         &[
             "bucket",
-            "cask",
             "collections",
             "commands",
             "config",
@@ -69,6 +69,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
             "output",
             "rdb",
             "replication",
+            "storage",
             "transfer",
             "wire",
         ],
@@ -79,7 +80,7 @@ pub(super) const CRATES: &[(&str, &[&str])] = &[
         "tierce",
         &[
             "bench", "bucket", "cask", "client", "config", "engine", "progress", "server",
-            "transfer",
+            "storage", "transfer",
         ],
     ),
 ];
@@ -108,6 +109,7 @@ const MODULES: &[Modules] = &[
     Modules { of: "rdb", names: RDB },
     Modules { of: "replication", names: REPLICATION },
     Modules { of: "server", names: SERVER },
+    Modules { of: "storage", names: STORAGE },
     Modules { of: "tierce", names: TIERCE },
     Modules { of: "transfer", names: TRANSFER },
     Modules { of: "wire", names: WIRE },
@@ -175,13 +177,14 @@ const BENCH: &[&str] = &[
     "progress", "workload", "measure", "report", "compare", "mock_server", "plan", "race", "lib",
 ];
 
+const CASK: &[&str] =
+    &["options", "hint", "index", "entry", "cache", "check", "db", "fuzzing", "lib"];
+
 #[rustfmt::skip]
-const CASK: &[&str] = &[
-    // Storage: segments, the log that is written to them, and cold values.
+const STORAGE: &[&str] = &[
     "bytes", "checksum", "hash", "error", "compression", "disk", "location", "names", "progress", "reserve_file",
-    "tail", "segment", "manifest", "directory", "log", "wal", "upkeep", "cold",
-    // The database: what finds keys in segments, and what is built over its store.
-    "options", "hint", "index", "entry", "cache", "check", "db", "fuzzing", "lib",
+    // Segments, the log that is written to them, and cold values.
+    "tail", "segment", "manifest", "directory", "log", "wal", "upkeep", "cold", "lib",
 ];
 
 #[rustfmt::skip]

@@ -10,17 +10,17 @@
 use super::read::Found;
 use super::reserve::{check_reserve, set_segment_space_aside};
 use super::store::{Index, Store};
-use crate::error::Result;
-use crate::location::Location;
-use crate::log::appender::{Appended, Appender};
-use crate::log::files::{LogFiles, Owner};
-use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
-use crate::segment::contents::RecordMeta;
-use crate::segment::file::Segment;
-use crate::segment::record::Kind;
-use crate::tail::LogOffset;
 use std::sync::atomic::Ordering;
+use tierce_storage::Result;
+use tierce_storage::location::Location;
+use tierce_storage::log::appender::{Appended, Appender};
+use tierce_storage::log::files::{LogFiles, Owner};
+use tierce_storage::log::write::{Op, Write};
+use tierce_storage::segment::contents::RecordMeta;
+use tierce_storage::segment::file::Segment;
+use tierce_storage::segment::record::Kind;
+use tierce_storage::tail::LogOffset;
 
 impl Store {
     /// Commits a write whose keys all belong to one shard.

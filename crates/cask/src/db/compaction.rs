@@ -18,24 +18,24 @@
 
 use super::reserve::{restore_reserve, room_for_output, set_output_aside};
 use super::store::{Index, Store};
-use crate::error::{Error, Result};
 use crate::hint::entry::{Entry, RANGES};
 use crate::hint::filter::Filter;
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary};
-use crate::location::{Location, SegmentId};
-use crate::manifest::SegmentState;
-use crate::segment::contents::RecordMeta;
-use crate::segment::file::Segment;
-use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
-use crate::segment::record::{Kind, Record, encode, stamp};
-use crate::segment::scan::{Scanner, Step};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tierce_storage::location::{Location, SegmentId};
+use tierce_storage::manifest::SegmentState;
+use tierce_storage::segment::contents::RecordMeta;
+use tierce_storage::segment::file::Segment;
+use tierce_storage::segment::header::{Origin, SEGMENT_HEADER_LEN};
+use tierce_storage::segment::record::{Kind, Record, encode, stamp};
+use tierce_storage::segment::scan::{Scanner, Step};
+use tierce_storage::{Error, Result};
 
 /// Bytes collected before they are written to the output.
 const WRITE_LEN: usize = 1 << 20;
@@ -255,7 +255,7 @@ impl Store {
     fn choose_inputs(&self, newest: SegmentId, is_whole: bool) -> Result<Vec<Arc<Segment>>> {
         let sealed: Vec<SegmentId> = {
             let manifest = self.files.manifest.lock();
-            let sealed = |(id, entry): (&SegmentId, &crate::manifest::Entry)| {
+            let sealed = |(id, entry): (&SegmentId, &tierce_storage::manifest::Entry)| {
                 matches!(entry.state, SegmentState::Sealed { .. }).then_some(*id)
             };
             manifest.segments.iter().filter_map(sealed).filter(|&id| id < newest).collect()

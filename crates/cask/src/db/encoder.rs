@@ -1,10 +1,12 @@
 //! From keys and values to the records of a write.
 
-use crate::compression::{Compression, compress};
 use crate::entry::Attributes;
-use crate::hash::HashKey;
-use crate::log::write::{Op, Ops, Write};
-use crate::segment::record::{BATCH_HEAD_LEN, Fields, Kind, Membership, encode, encode_batch_head};
+use tierce_storage::compression::{Compression, compress};
+use tierce_storage::hash::HashKey;
+use tierce_storage::log::write::{Op, Ops, Write};
+use tierce_storage::segment::record::{
+    BATCH_HEAD_LEN, Fields, Kind, Membership, encode, encode_batch_head,
+};
 
 /// Turns keys and values into records.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +101,7 @@ impl BatchEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checksum::Salt;
+    use tierce_storage::checksum::Salt;
 
     /// The records of a log were written as those of an empty key before, and are read as such.
     #[test]

@@ -13,18 +13,18 @@ use super::scan::copy::copy_leaf;
 use super::scan::cut::Cut;
 use super::store::{Index, Store};
 use super::view::View;
-use crate::compression::decompress_into;
-use crate::disk::span::ReadBuf;
 use crate::entry::{Attributes, Entry, Value};
-use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{Run, Side};
-use crate::location::Location;
-use crate::segment::file::{Segment, Segments};
-use crate::segment::record::{Damage, Record};
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
+use tierce_storage::compression::decompress_into;
+use tierce_storage::disk::span::ReadBuf;
+use tierce_storage::location::Location;
+use tierce_storage::segment::file::{Segment, Segments};
+use tierce_storage::segment::record::{Damage, Record};
+use tierce_storage::{Error, Result};
 
 /// Locations copied at a time, at 8 bytes each. A store with more keys is read in several turns,
 /// each of which reads over the records of the others where they lie close.

@@ -11,17 +11,17 @@ use super::snapshot::Snapshot;
 use super::stats::Stats;
 use super::store::Store;
 use super::threads;
-use crate::disk::{Disk, OsDisk};
 use crate::entry::{Attributes, Entry, Value};
-use crate::error::{Error, Result};
-use crate::log::threads::Threads;
-use crate::log::write::Op;
 use crate::options::{Durability, Options};
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 use parking_lot::Mutex;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
+use tierce_storage::disk::{Disk, OsDisk};
+use tierce_storage::log::threads::Threads;
+use tierce_storage::log::write::Op;
+use tierce_storage::{Error, Result};
 
 /// An open store. Clones are handles to the same store, for any thread; the store is closed by
 /// [`Db::close`] or with the last handle.

@@ -8,9 +8,9 @@ use super::range::Range;
 use super::store::{Index, Store};
 use super::view::View;
 use crate::entry::Entry;
-use crate::error::{Error, Result};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use tierce_storage::{Error, Result};
 
 /// Iterator over the whole store.
 ///

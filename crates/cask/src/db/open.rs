@@ -4,18 +4,18 @@
 use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
 use super::reserve::restore_reserve;
 use super::store::Store;
-use crate::directory;
-use crate::disk::Disk;
-use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
-use crate::location::SegmentId;
-use crate::log::files::LogFiles;
-use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::options::{Options, SyncPolicy};
-use crate::reserve_file::Reserve;
-use crate::segment::file::SegmentHome;
 use std::path::Path;
 use std::sync::Arc;
+use tierce_storage::directory;
+use tierce_storage::disk::Disk;
+use tierce_storage::location::SegmentId;
+use tierce_storage::log::files::LogFiles;
+use tierce_storage::manifest::{Entry, Manifest, Purpose, SegmentState};
+use tierce_storage::reserve_file::Reserve;
+use tierce_storage::segment::file::SegmentHome;
+use tierce_storage::{Error, Result};
 
 /// Opens a store, making it if there is none and that is wanted.
 pub(crate) fn open(

@@ -19,12 +19,12 @@ use super::scan::window::Audience;
 use super::store::{Index, Store};
 use super::view::View;
 use crate::entry::Entry;
-use crate::error::{Error, Result};
 use crate::index::ordered::{Run, Side};
-use crate::location::Location;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tierce_storage::location::Location;
+use tierce_storage::{Error, Result};
 
 /// How many keys a range claims at first. Most ranges end there.
 const ALONE: usize = 16;

@@ -4,15 +4,15 @@
 //! knows a newer location, so the reader looks again; it never waits.
 
 use super::store::{Index, Store};
-use crate::compression::decompress;
-use crate::disk::span::ReadBuf;
 use crate::entry::{Attributes, Entry, Value};
-use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
-use crate::location::Location;
-use crate::segment::file::Segment;
-use crate::segment::record::{HEADER_LEN_MAX, Header, Record};
 use std::sync::Arc;
+use tierce_storage::compression::decompress;
+use tierce_storage::disk::span::ReadBuf;
+use tierce_storage::location::Location;
+use tierce_storage::segment::file::Segment;
+use tierce_storage::segment::record::{HEADER_LEN_MAX, Header, Record};
+use tierce_storage::{Error, Result};
 
 /// A verified record that was fetched from disk.
 pub(crate) struct Fetched {

@@ -5,24 +5,24 @@
 //! tail, unless a later record proves that it was durable. Any other mismatch is an error, never skipped.
 
 use super::store::Index;
-use crate::disk::{Disk, OverlayDisk};
-use crate::error::{Error, Result};
 use crate::hint::entry::{HintOrder, RANGES};
 use crate::hint::merge::{Standing, merge};
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, Written};
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{LeafBuilder, OrderedIndex};
-use crate::location::{Location, SegmentId};
-use crate::log::salvage::{TornTail, complete_segment, load_tails};
-use crate::manifest::{Entry, IndexKind, SegmentState};
-use crate::names;
-use crate::segment::file::{Segment, SegmentHome};
-use crate::tail::TailImage;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tierce_storage::disk::{Disk, OverlayDisk};
+use tierce_storage::location::{Location, SegmentId};
+use tierce_storage::log::salvage::{TornTail, complete_segment, load_tails};
+use tierce_storage::manifest::{Entry, IndexKind, SegmentState};
+use tierce_storage::names;
+use tierce_storage::segment::file::{Segment, SegmentHome};
+use tierce_storage::tail::TailImage;
+use tierce_storage::{Error, Result};
 
 /// What opening found and did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -17,12 +17,12 @@
 //! Puts pay one flag load; the rest happens only when a segment grows.
 
 use super::store::Store;
-use crate::error::{Error, Result};
-use crate::log::write::Write;
-use crate::manifest::{ENTRY_LEN, HEAD_LEN};
-use crate::reserve_file::ReserveFile;
-use crate::segment::file::Segment;
 use std::sync::atomic::Ordering;
+use tierce_storage::log::write::Write;
+use tierce_storage::manifest::{ENTRY_LEN, HEAD_LEN};
+use tierce_storage::reserve_file::ReserveFile;
+use tierce_storage::segment::file::Segment;
+use tierce_storage::{Error, Result};
 
 /// What is held for tombstones, as a part of all segments. The smaller, the more often segments
 /// are rewritten while everything is deleted from a full disk. Half of it is for the floor, which rises when

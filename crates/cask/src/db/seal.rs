@@ -2,11 +2,11 @@
 
 use super::reserve::restore_reserve;
 use super::store::Store;
-use crate::disk::OverlayDisk;
-use crate::error::Result;
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary, Written};
-use crate::segment::file::Segment;
+use tierce_storage::Result;
+use tierce_storage::disk::OverlayDisk;
+use tierce_storage::segment::file::Segment;
 
 impl Store {
     /// Gives a finished segment its hint file. Returns the lowest sequence number in it.

@@ -5,9 +5,9 @@ use super::range::Range;
 use super::store::Store;
 use super::view::View;
 use crate::entry::{Entry, Value};
-use crate::error::Result;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use tierce_storage::Result;
 
 /// A view of the store that does not change. Clones share it.
 ///

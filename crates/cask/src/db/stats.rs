@@ -1,7 +1,7 @@
 //! Statistics of a store.
 
-use crate::log::write::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tierce_storage::log::write::Write;
 
 /// Counted while running; added up by [`Store::stats`](super::store::Store::stats).
 #[derive(Default)]

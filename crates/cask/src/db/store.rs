@@ -8,14 +8,14 @@ use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
 use crate::index::history::History;
 use crate::index::ordered::OrderedIndex;
-use crate::location::SegmentId;
-use crate::log::files::LogFiles;
 use crate::options::{Options, Placement};
-use crate::reserve_file::Reserve;
-use crate::segment::file::Segment;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tierce_storage::location::SegmentId;
+use tierce_storage::log::files::LogFiles;
+use tierce_storage::reserve_file::Reserve;
+use tierce_storage::segment::file::Segment;
 
 /// The index of the kind the store was opened with.
 pub(crate) enum Index {

@@ -4,9 +4,9 @@
 
 use super::compaction::Pace;
 use super::store::Store;
-use crate::log::threads::Threads;
 use crate::options::{Options, SyncPolicy};
 use std::time::{Duration, Instant};
+use tierce_storage::log::threads::Threads;
 
 /// Starts the threads that the store's options ask for.
 pub(super) fn start(threads: &mut Threads<Store>, options: &Options) -> std::io::Result<()> {

@@ -3,11 +3,11 @@
 use super::read::Fetched;
 use super::store::{Index, Store};
 use crate::entry::Entry;
-use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
-use crate::location::Location;
-use crate::segment::file::Segment;
 use std::sync::Arc;
+use tierce_storage::location::Location;
+use tierce_storage::segment::file::Segment;
+use tierce_storage::{Error, Result};
 
 /// The view itself, released when the last snapshot or iterator is dropped.
 pub(crate) struct View {

@@ -1,12 +1,12 @@
 //! What a hint says about a record. Byte table in `docs/formats/cask-hint.md`.
 
-use crate::bytes::{Cursor, put_varint};
-use crate::hash::HashKey;
-use crate::location::{ALIGNMENT, SEGMENT_LEN_MAX};
-use crate::manifest::IndexKind;
-use crate::segment::contents::RecordMeta;
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX};
 use std::cmp::Ordering;
+use tierce_storage::bytes::{Cursor, put_varint};
+use tierce_storage::hash::HashKey;
+use tierce_storage::location::{ALIGNMENT, SEGMENT_LEN_MAX};
+use tierce_storage::manifest::IndexKind;
+use tierce_storage::segment::contents::RecordMeta;
 
 /// A hint file is cut into this many ranges that can be read apart.
 pub(crate) const RANGES: usize = 64;

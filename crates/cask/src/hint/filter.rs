@@ -50,7 +50,7 @@ fn probes(hash: u64, bytes: usize) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::HashKey;
+    use tierce_storage::hash::HashKey;
 
     #[test]
     fn knows_its_keys_and_few_others() {

@@ -2,10 +2,10 @@
 
 use super::entry::{Entry, HintOrder};
 use super::reader::{HintCursor, Invalid};
-use crate::location::SegmentId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use tierce_storage::location::SegmentId;
 
 /// Whether a record decides what its key's value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,16 +81,16 @@ impl Eq for Head {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::SimDisk;
-    use crate::hash::HashKey;
     use crate::hint::entry::RANGES;
     use crate::hint::reader::HintReader;
     use crate::hint::writer::HintBuilder;
-    use crate::manifest::IndexKind;
-    use crate::names;
-    use crate::segment::contents::RecordMeta;
     use std::collections::BTreeMap;
     use std::path::Path;
+    use tierce_storage::disk::SimDisk;
+    use tierce_storage::hash::HashKey;
+    use tierce_storage::manifest::IndexKind;
+    use tierce_storage::names;
+    use tierce_storage::segment::contents::RecordMeta;
 
     const STORE: u128 = 5;
     const LEN: u64 = 1 << 20;

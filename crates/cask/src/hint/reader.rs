@@ -3,14 +3,14 @@
 use super::entry::{Entry, HintOrder, RANGES, decode};
 use super::filter::Filter;
 use super::writer::{BLOCK_HEADER_LEN, FIELDS_LEN, HINT_HEADER_LEN, HintSummary, MAGIC, VERSION};
-use crate::bytes::Cursor;
-use crate::checksum::crc32c;
-use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at};
-use crate::location::{SEQ_MAX, SegmentId};
-use crate::names;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use tierce_storage::bytes::Cursor;
+use tierce_storage::checksum::crc32c;
+use tierce_storage::disk::{Disk, DiskFile, OpenMode, read_exact_at};
+use tierce_storage::location::{SEQ_MAX, SegmentId};
+use tierce_storage::names;
 
 /// No writer makes longer blocks: one entry above the usual length.
 const BLOCK_LEN_MAX: usize = 256 << 10;

@@ -2,17 +2,17 @@
 
 use super::entry::{HintOrder, RANGES, encode};
 use super::filter::Filter;
-use crate::checksum::crc32c;
-use crate::disk::{Disk, DiskFile, OpenMode};
-use crate::error::{Error, Result};
-use crate::location::SegmentId;
-use crate::names;
-use crate::segment::contents::{Contents, RecordMeta};
-use crate::segment::file::{Segment, SegmentHome};
-use crate::segment::record::Kind;
-use crate::segment::scan::{Scanner, Step};
 use std::io::IoSlice;
 use std::path::Path;
+use tierce_storage::checksum::crc32c;
+use tierce_storage::disk::{Disk, DiskFile, OpenMode};
+use tierce_storage::location::SegmentId;
+use tierce_storage::names;
+use tierce_storage::segment::contents::{Contents, RecordMeta};
+use tierce_storage::segment::file::{Segment, SegmentHome};
+use tierce_storage::segment::record::Kind;
+use tierce_storage::segment::scan::{Scanner, Step};
+use tierce_storage::{Error, Result};
 
 pub(crate) const MAGIC: &[u8; 8] = b"TIERCEHT";
 pub(crate) const VERSION: u32 = 1;

@@ -12,8 +12,8 @@
 //! Equal fingerprints (42 bits with the partition) may belong to different keys; the caller reads their
 //! records to know. Each key has one entry.
 
-use crate::location::Location;
 use parking_lot::RwLock;
+use tierce_storage::location::Location;
 
 const PARTITION_BITS: u32 = 10;
 /// Above this a table grows. Percent, of home slots.
@@ -220,17 +220,17 @@ fn home(fingerprint: u32, homes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::location::SegmentId;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use tierce_harness::effort;
+    use tierce_storage::location::SegmentId;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1 + (n >> 20) as u32), (n & 0xf_ffff) * 8, 8)
     }
 
     fn mix(n: u64) -> u64 {
-        crate::hash::HashKey([1, 2]).hash(&n.to_le_bytes())
+        tierce_storage::hash::HashKey([1, 2]).hash(&n.to_le_bytes())
     }
 
     fn check_sorted(partition: &Partition) {

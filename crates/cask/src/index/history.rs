@@ -9,11 +9,11 @@
 //! One lock guards snapshots and versions: dropping a snapshot decides what to forget and forgets it before the
 //! next snapshot, which may need it, can open.
 
-use crate::location::Location;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tierce_storage::location::Location;
 
 /// A place a key pointed to until write `superseded_by`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,7 +145,7 @@ mod tests {
     fn closing_a_snapshot_takes_nothing_from_one_opened_meanwhile() {
         const ROUNDS: u64 = 100_000;
         let history = History::default();
-        let location = Location::new(crate::location::SegmentId(1), 128, 64);
+        let location = Location::new(tierce_storage::location::SegmentId(1), 128, 64);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {

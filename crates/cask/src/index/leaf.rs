@@ -4,7 +4,7 @@
 //! fixed-size keys, need nothing else; otherwise their ends are stored too. Buffers grow by an eighth, so that a
 //! half-full leaf does not waste half its memory.
 
-use crate::location::Location;
+use tierce_storage::location::Location;
 
 /// Keys and locations, ascending by key.
 #[derive(Default, Debug)]
@@ -210,10 +210,10 @@ fn reserve_an_eighth<T>(buf: &mut Vec<T>, more: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::location::SegmentId;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use tierce_harness::effort;
+    use tierce_storage::location::SegmentId;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1), n * 8, 8)

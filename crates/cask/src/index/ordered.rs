@@ -11,10 +11,10 @@
 //! Measured: 8-byte random keys take 18 to 20 bytes of memory each in total.
 
 use super::leaf::Leaf;
-use crate::location::Location;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use tierce_storage::location::Location;
 
 /// A leaf with more entries is split.
 const LEAF_ENTRIES_MAX: usize = 256;
@@ -338,9 +338,9 @@ impl LeafBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::location::SegmentId;
     use proptest::prelude::*;
     use tierce_harness::effort;
+    use tierce_storage::location::SegmentId;
 
     fn location(n: u64) -> Location {
         Location::new(SegmentId(1 + (n >> 20) as u32), (n & 0xf_ffff) * 8, 8)
@@ -425,7 +425,7 @@ mod tests {
     fn at_most_32_bytes_for_an_8_byte_key() {
         let index = OrderedIndex::from_leaves(Vec::new());
         for n in 0..200_000u64 {
-            let key = crate::hash::HashKey([1, 2]).hash(&n.to_le_bytes()).to_be_bytes();
+            let key = tierce_storage::hash::HashKey([1, 2]).hash(&n.to_le_bytes()).to_be_bytes();
             index.put(&key, location(n));
         }
         assert!(index.memory_bytes() < 24 * index.len(), "{}", index.memory_bytes());
@@ -451,7 +451,7 @@ mod tests {
     fn locations_are_all_there_in_order_of_their_keys() {
         let index = OrderedIndex::from_leaves(Vec::new());
         let key = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
-        let location = |n: u64| Location::new(crate::location::SegmentId(1), n * 8, 8);
+        let location = |n: u64| Location::new(tierce_storage::location::SegmentId(1), n * 8, 8);
         assert!((0..20_000).all(|n| index.put(&key(n), location(n)).is_none()));
         let mut sorted: Vec<_> = (0..20_000).map(|n| (key(n), location(n))).collect();
         sorted.sort_unstable();

@@ -5,8 +5,8 @@
 //! A pipeline has the values of all its requests fetched at the same time. If a value is spilled again
 //! several times before its request runs, the request reads it itself, which is slow and rare.
 
-use tierce_cask::{ColdBuffer, ColdLocation};
 use tierce_keyspace::{Busy, DbIndex, Fetched, ShardLocks};
+use tierce_storage::{ColdBuffer, ColdLocation};
 use tierce_wire::resp::Args;
 
 use crate::command::{Command, Flags};
@@ -129,9 +129,9 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use tierce_cask::disk::SimDisk;
-    use tierce_cask::{ColdOptions, ColdStore, Durable, Origin};
     use tierce_keyspace::{Expiry, Keyspace, Options, SpillBatch, gather_cold, leave_to_disk};
+    use tierce_storage::disk::SimDisk;
+    use tierce_storage::{ColdOptions, ColdStore, Durable, Origin};
 
     use super::*;
 

@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_cask::disk::Space;
-use tierce_cask::{Error, WalMark};
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Checkpoint, Pass as Progress};
+use tierce_storage::disk::Space;
+use tierce_storage::{Error, WalMark};
 
 use super::durable_log::{DurableLog, OpenLog};
 use super::host::CompactionSettings;

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
-use tierce_cask::{Error, Wal};
 use tierce_keyspace::log::{LogSink, RecordKind};
+use tierce_storage::{Error, Wal};
 
 use super::compactor::Compaction;
 use super::exposure::Exposure;
@@ -356,8 +356,8 @@ mod tests {
     use std::path::Path;
     use std::sync::OnceLock;
 
-    use tierce_cask::WalOptions;
-    use tierce_cask::disk::SimDisk;
+    use tierce_storage::WalOptions;
+    use tierce_storage::disk::SimDisk;
 
     use super::*;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::thread;
 
 use parking_lot::Mutex;
-use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Checkpoint, Pass};
+use tierce_storage::Wal;
 
 use super::durable_log::DurableLog;
 use super::log_directory::LogDirectory;

@@ -24,9 +24,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tierce_cask::disk::{Disk, OpenMode, OsDisk, Space};
-use tierce_cask::{ColdOptions, Wal, WalOptions};
 use tierce_keyspace::planted::{self, Fault};
+use tierce_storage::disk::{Disk, OpenMode, OsDisk, Space};
+use tierce_storage::{ColdOptions, Wal, WalOptions};
 
 /// The first log of a data directory, which is complete from its beginning.
 const FIRST_NAME: &str = "wal";

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_cask::disk::{Disk, OsDisk};
-use tierce_cask::{ColdOptions, ColdStore, Wal, WalRecovery};
 use tierce_keyspace::log::{Replay, ReplayError};
 use tierce_keyspace::{Keyspace, LostValues};
+use tierce_storage::disk::{Disk, OsDisk};
+use tierce_storage::{ColdOptions, ColdStore, Wal, WalRecovery};
 
 use super::cut_search::CutSearch;
 use super::durable_log::DurableLog;
@@ -36,7 +36,7 @@ pub enum RecoveryError {
         /// Where the log is.
         dir: PathBuf,
         /// What is wrong.
-        error: tierce_cask::Error,
+        error: tierce_storage::Error,
     },
     /// The log is not what was written.
     #[error(
@@ -49,7 +49,7 @@ pub enum RecoveryError {
         /// Where the log is.
         dir: PathBuf,
         /// What is wrong, with file and offset.
-        error: tierce_cask::Error,
+        error: tierce_storage::Error,
     },
     /// Values are gone that the log says are on disk.
     #[error(
@@ -62,7 +62,7 @@ pub enum RecoveryError {
         /// Where the values should be.
         dir: PathBuf,
         /// What is wrong with the first of the files.
-        error: tierce_cask::Error,
+        error: tierce_storage::Error,
         /// How many keys are concerned.
         keys: u64,
     },
@@ -84,8 +84,8 @@ pub enum RecoveryError {
 
 impl RecoveryError {
     /// By the kind of what the storage engine says.
-    pub fn of(dir: &Path, error: tierce_cask::Error) -> Self {
-        use tierce_cask::Error::{Corrupt, Foreign, Missing};
+    pub fn of(dir: &Path, error: tierce_storage::Error) -> Self {
+        use tierce_storage::Error::{Corrupt, Foreign, Missing};
         let dir = dir.to_owned();
         match error {
             Corrupt { .. } | Foreign { .. } | Missing { .. } => Self::Damaged { dir, error },
@@ -216,7 +216,7 @@ pub fn was_ever_written(log_directory: &LogDirectory) -> Result<bool, RecoveryEr
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn leave_stream(dir: &Path) -> Result<(), tierce_cask::Error> {
+pub fn leave_stream(dir: &Path) -> Result<(), tierce_storage::Error> {
     let (disk, options) = (Arc::new(OsDisk), LogOptions::default().wal);
     match Wal::open_idle_on(disk, dir, options, |_| Ok(())) {
         Ok((wal, recovery)) if recovery.records > 0 => {
@@ -312,7 +312,7 @@ fn open_cold(
     disk: Arc<dyn Disk>,
     dir: &Path,
     options: ColdOptions,
-) -> Result<(), tierce_cask::Error> {
+) -> Result<(), tierce_storage::Error> {
     // It may be empty: an old part of the log may refer to values that are no longer needed.
     let is_there = disk.list(dir).is_ok();
     if is_there && keyspace.cold_store().is_none() {
@@ -335,7 +335,7 @@ impl Losses<'_> {
         self,
         keyspace: &Keyspace,
         dir: &Path,
-        mut flaws: Vec<tierce_cask::Error>,
+        mut flaws: Vec<tierce_storage::Error>,
     ) -> Result<(), RecoveryError> {
         let lost = LostValues::find(keyspace, EXAMPLES_MAX);
         let Self::Accept(operator) = self else {

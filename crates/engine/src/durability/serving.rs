@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::{OsDisk, Space};
 use tierce_keyspace::Keyspace;
+use tierce_storage::disk::{OsDisk, Space};
 
 use super::compactor::CompactionFigures;
 use super::cut_search::CutSearch;

@@ -20,9 +20,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::planted::{self, Fault};
+use tierce_storage::Wal;
 
 use super::compactor::{Done, Kind, Pass, Room, Step};
 use super::durable_log::DurableLog;
@@ -174,7 +174,7 @@ impl DurableLog {
     ///
     /// # Errors
     /// Failures of the disk.
-    pub fn sync_if_complete(&self) -> Result<bool, tierce_cask::Error> {
+    pub fn sync_if_complete(&self) -> Result<bool, tierce_storage::Error> {
         if !self.is_on() {
             return Ok(!self.may_refer());
         }

@@ -20,8 +20,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::Disk;
 use tierce_keyspace::{DbIndex, Keyspace, Policy, Reaper, ShardLocks, SystemClock};
+use tierce_storage::disk::Disk;
 
 use crate::durability::Durability;
 use crate::eviction::{self, Excess, Room};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tierce_cask::ColdLimits;
-use tierce_cask::disk::Disk;
 use tierce_config::{Config, DirectiveId, Settings, Startup};
 use tierce_keyspace::log::{LogSink, Replay};
 use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPlace, expire_due};
+use tierce_storage::ColdLimits;
+use tierce_storage::disk::Disk;
 
 use super::Engine;
 use crate::durability::{Durability, DurableLog, LogDirectory, LogOptions, RecoveryError};

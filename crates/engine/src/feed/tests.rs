@@ -1,6 +1,6 @@
-use tierce_cask::disk::{Fault, SimDisk};
-use tierce_cask::{Wal, WalOptions};
 use tierce_keyspace::{DbIndex, Expiry, Options};
+use tierce_storage::disk::{Fault, SimDisk};
+use tierce_storage::{Wal, WalOptions};
 
 use super::*;
 

@@ -14,9 +14,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tierce_cask::disk::{Disk, ReadDriver};
-use tierce_cask::{ColdLimits, ColdOptions, ColdStore};
 use tierce_keyspace::{Keyspace, Policy};
+use tierce_storage::disk::{Disk, ReadDriver};
+use tierce_storage::{ColdLimits, ColdOptions, ColdStore};
 
 use crate::durability::{DurableLog, Operator, Severity, cold_dir};
 use crate::eviction::Room;
@@ -208,7 +208,7 @@ fn open_new(
     disk: Arc<dyn Disk>,
     dir: &Path,
     is_logged: bool,
-) -> Result<Arc<ColdStore>, tierce_cask::Error> {
+) -> Result<Arc<ColdStore>, tierce_storage::Error> {
     let dir = if is_logged { cold_dir(dir) } else { unlogged_dir(dir) };
     let store = ColdStore::open(disk, dir, ColdOptions::default())?;
     // Nothing refers to what may be there.

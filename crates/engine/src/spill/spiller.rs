@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_cask::{ColdLimits, ColdStore, Durable, Origin};
 use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch, gather_cold, leave_to_disk};
+use tierce_storage::{ColdLimits, ColdStore, Durable, Origin};
 
 use super::Demand;
 use crate::durability::{DurableLog, Operator, Severity};
@@ -212,7 +212,7 @@ fn write(
     store: &ColdStore,
     batch: &mut SpillBatch,
     origin: Origin,
-) -> Result<usize, tierce_cask::Error> {
+) -> Result<usize, tierce_storage::Error> {
     if batch.is_empty() {
         return Ok(0);
     }
@@ -239,7 +239,7 @@ fn log_makes_room(work: &Work, store: &ColdStore) -> bool {
     store.space().is_some_and(|space| work.durable_log.makes_room(&work.keyspace, space))
 }
 
-fn fail(work: &Work, state: &mut SpillerState, error: &tierce_cask::Error) {
+fn fail(work: &Work, state: &mut SpillerState, error: &tierce_storage::Error) {
     if !std::mem::replace(&mut state.has_failed, true) {
         let line = format_args!("Values cannot be moved to disk: {error}");
         work.operator.tell(Severity::Warning, line);
@@ -283,7 +283,7 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
 /// Removes segments in which nothing counts any more, in this order: see which ones these are; see that
 /// no snapshot has begun before; wait until all who have made them so have logged that; have the log
 /// reach the device.
-fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_cask::Error> {
+fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_storage::Error> {
     let dead = store.dead();
     if dead.is_empty() || work.keyspace.snapshot_memory().is_some() {
         return Ok(());

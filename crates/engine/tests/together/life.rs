@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_cask::{ColdStore, Durable, Origin};
 use tierce_collections::Hash;
 use tierce_engine::durability::{Next, WalManager};
 use tierce_keyspace::{
     Cleaning, Eviction, Keyspace, Policy, SpillBatch, evict, expire_due, gather_cold, leave_to_disk,
 };
+use tierce_storage::{ColdStore, Durable, Origin};
 
 use crate::together::commands::{self, name};
 use crate::together::contents::{self, difference};
@@ -364,8 +364,8 @@ fn is_passing(cause: &str) -> bool {
     cause.contains("no space") || cause.contains("file descriptor")
 }
 
-fn fail(disk: &tierce_cask::disk::SimDisk, fault: Fault, skip: u64) {
-    use tierce_cask::disk::Fault as Of;
+fn fail(disk: &tierce_storage::disk::SimDisk, fault: Fault, skip: u64) {
+    use tierce_storage::disk::Fault as Of;
     /// EMFILE.
     const NO_DESCRIPTOR: i32 = 24;
     match fault {

@@ -6,8 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::{Disk, SimDisk};
-use tierce_cask::{ColdOptions, ColdStore, WalOptions};
 use tierce_collections::{ListLimits, PackedLimits, SetLimits, StreamLimits};
 use tierce_engine::durability::{
     CompactionSettings, DurableLog, Host, LogDirectory, LogOptions, Operator, Severity, Switched,
@@ -16,6 +14,8 @@ use tierce_engine::durability::{
 use tierce_engine::loading::Loading;
 use tierce_keyspace::log::{LogSink, Sizes};
 use tierce_keyspace::{EventBatch, EventClasses, EventSink, Keyspace, Limits, Options};
+use tierce_storage::disk::{Disk, SimDisk};
+use tierce_storage::{ColdOptions, ColdStore, WalOptions};
 
 use crate::together::history::{DATABASES, DbKey, Random};
 

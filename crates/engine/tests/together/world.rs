@@ -1,7 +1,7 @@
 //! What outlives the server: the disk, the time, and what is known of the past. Here lives follow one
 //! another, and after each start the contents are compared.
 
-use tierce_cask::disk::{Moment, SimDisk};
+use tierce_storage::disk::{Moment, SimDisk};
 
 use crate::together::contents::{self, difference};
 use crate::together::guarantees::{Guarantees, Past};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk, Space};
+use tierce_storage::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk, Space};
 
 /// What becomes of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use disk::{FaultyDisk, Mishap};
-use tierce_cask::disk::{Fault, Moment, SimDisk};
 use tierce_engine::durability::{Next, NotCompacted, Switched};
 use tierce_harness::effort;
 use tierce_keyspace::{DbIndex, Expiry};
+use tierce_storage::disk::{Fault, Moment, SimDisk};
 use world::{World, contents, found, start};
 
 /// A disk with a log in which there is a large list.

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tierce_cask::WalOptions;
-use tierce_cask::disk::{Disk, SimDisk};
 use tierce_collections::List;
 use tierce_engine::durability::{
     CompactionSettings, DurableLog, Host, LogDirectory, LogOptions, Next, Operator, RecoveryError,
@@ -18,6 +16,8 @@ use tierce_engine::durability::{
 use tierce_engine::loading::Loading;
 use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{DbIndex, Error, Expiry, Keyspace, Missing, Options, for_each_entry};
+use tierce_storage::WalOptions;
+use tierce_storage::disk::{Disk, SimDisk};
 
 pub const DIR: &str = "/data";
 const NOW_MS: i64 = 1_000_000;

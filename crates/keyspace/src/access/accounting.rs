@@ -1,6 +1,6 @@
 //! Facts of an entry that the figures of a shard follow, before and after a change.
 
-use tierce_cask::ColdLocation;
+use tierce_storage::ColdLocation;
 
 use crate::change::Change;
 use crate::data::collections::CollectionType;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tierce_cask::{ColdBuffer, ColdLocation};
+use tierce_storage::{ColdBuffer, ColdLocation};
 
 use crate::access::accounting::{Accounting, ColdAccounting};
 use crate::access::db::Db;

@@ -8,7 +8,7 @@
 
 use std::ptr::NonNull;
 
-use tierce_cask::ColdLocation;
+use tierce_storage::ColdLocation;
 
 use crate::access::accounting::{Accounting, CollectionAccounting};
 use crate::access::cold::{account_cold, fetch};

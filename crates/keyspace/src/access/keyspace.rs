@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tierce_cask::ColdStore;
+use tierce_storage::ColdStore;
 
 use crate::access::shard::{Held, Slot};
 use crate::change::Removal;

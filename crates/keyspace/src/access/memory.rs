@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tierce_cask::{ColdLocation, ColdStore};
 use tierce_collections::{Form, Stream};
+use tierce_storage::{ColdLocation, ColdStore};
 
 use crate::access::keyspace::Keyspace;
 use crate::access::saving::save_removed;

@@ -4,8 +4,8 @@ use std::mem;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tierce_cask::ColdStore;
 use tierce_dash::Table;
+use tierce_storage::ColdStore;
 
 use crate::data::entry::Entry;
 use crate::data::key::KeyHasher;

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use tierce_bucket::{Group, Location, Moment, Store};
-use tierce_cask::disk::{Disk, OsDisk};
+use tierce_storage::disk::{Disk, OsDisk};
 
 use super::error::{BucketError, unusable};
 use super::restore::{self, Restored};

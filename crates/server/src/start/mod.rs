@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tierce_cask::ColdLimits;
-use tierce_cask::disk::{Disk, OsDisk};
 use tierce_gateway::Gateway;
 use tierce_net::Runtime;
+use tierce_storage::ColdLimits;
+use tierce_storage::disk::{Disk, OsDisk};
 
 pub use self::checks::{check_access, is_open};
 pub use self::descriptors::descriptors_needed;

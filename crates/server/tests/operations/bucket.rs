@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use tierce_cask::disk::SimDisk;
+use tierce_storage::disk::SimDisk;
 
 use crate::operations::support::TestServer;
 

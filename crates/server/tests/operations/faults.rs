@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_cask::disk::{Fault, SimDisk};
+use tierce_storage::disk::{Fault, SimDisk};
 
 use crate::operations::support::{Client, TestServer};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tierce_cask::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk};
+use tierce_storage::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk};
 
 /// Longer than any step of a server that works takes, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use tierce_cask::disk::{Fault, SimDisk};
 use tierce_engine::durability::{
     DurableLog, LogDirectory, LogOptions, Operator, Severity, recover,
 };
 use tierce_engine::loading::Loading;
 use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
+use tierce_storage::disk::{Fault, SimDisk};
 
 use crate::operations::support::{Client, TestServer, free_port, settings, show, wait_until};
 

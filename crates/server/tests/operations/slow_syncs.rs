@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tierce_cask::disk::Fault;
+use tierce_storage::disk::Fault;
 use tierce_wire::pedrokv::{Kind, Request, Response, Status};
 
 use crate::operations::gated_disk::{Gate, GatedDisk};

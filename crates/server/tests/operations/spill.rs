@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tierce_cask::ColdLimits;
-use tierce_cask::disk::{OsDisk, SimDisk};
+use tierce_storage::ColdLimits;
+use tierce_storage::disk::{OsDisk, SimDisk};
 
 use crate::operations::support::{Client, TestServer, wait_until};
 

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tierce_cask::ColdLimits;
-use tierce_cask::disk::{Disk, OsDisk};
 use tierce_config::{Invocation, Settings, parse};
 pub use tierce_harness::free_port;
 use tierce_server::{Instance, Shards, Stopper, SyncClock};
+use tierce_storage::ColdLimits;
+use tierce_storage::disk::{Disk, OsDisk};
 use tierce_wire::resp::{ReplyDecoder, Value};
 use tierce_wire::words;
 

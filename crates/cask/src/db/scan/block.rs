@@ -4,11 +4,11 @@
 //! buffer, which lives until the last of them is dropped.
 
 use super::cut::Cut;
-use crate::compression::decompress_into;
 use crate::entry::{Attributes, Entry, Value};
-use crate::location::Location;
-use crate::segment::record::Record;
 use std::sync::Arc;
+use tierce_storage::compression::decompress_into;
+use tierce_storage::location::Location;
+use tierce_storage::segment::record::Record;
 
 /// A block with this many bytes of records gets no more. Small, because a caller that keeps one
 /// value keeps its block's buffer.

@@ -4,7 +4,7 @@ use super::cut::Cut;
 use crate::db::store::{Index, Store};
 use crate::db::view::View;
 use crate::index::ordered::{OrderedIndex, Run, Side};
-use crate::location::Location;
+use tierce_storage::location::Location;
 
 /// Copies about a leaf's worth of keys between two cuts, ascending: those nearest to the side.
 /// Nothing is left between the cuts when nothing was copied.

@@ -4,9 +4,9 @@ use super::block::Block;
 use super::pass::Passes;
 use super::request::Request;
 use super::window::ScanWindow;
-use crate::disk::span::ReadBuf;
 use crate::index::ordered::Side;
 use std::sync::Arc;
+use tierce_storage::disk::span::ReadBuf;
 
 /// A range's position in a pass, and its share in keeping that in memory.
 pub(crate) struct Cursor {

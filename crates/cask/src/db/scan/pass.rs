@@ -15,11 +15,11 @@
 
 use super::cut::Cut;
 use super::window::{Audience, ScanWindow};
-use crate::disk::span::ReadBuf;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tierce_storage::disk::span::ReadBuf;
 
 /// How long a range may stand still before its window can be taken away. With 64 busy threads on
 /// two cores, a thread may have to wait 100 ms for its turn.

@@ -5,14 +5,14 @@
 //! or a range that would otherwise wait.
 
 use super::block::Block;
-use crate::disk::span::ReadBuf;
-use crate::location::{Location, SegmentId};
-use crate::segment::file::{Segment, Segments};
-use crate::segment::record::Record;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tierce_storage::disk::span::ReadBuf;
+use tierce_storage::location::{Location, SegmentId};
+use tierce_storage::segment::file::{Segment, Segments};
+use tierce_storage::segment::record::Record;
 
 /// Unwanted bytes that are read to save a request. A request costs a fast disk about as much as
 /// 10 KiB, and buffered reads leave the gap in the page cache, where a later window finds it.

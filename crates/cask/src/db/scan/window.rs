@@ -3,11 +3,11 @@
 use super::block::Block;
 use super::cut::Cut;
 use super::plan::{Plan, Progress};
-use crate::disk::span::ReadBuf;
 use crate::index::ordered::Side;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tierce_storage::disk::span::ReadBuf;
 
 /// For whom a window is good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use tierce_cask::ColdLocation;
 use tierce_collections::CollectionKind;
+use tierce_storage::ColdLocation;
 
 use super::UndoLog;
 use super::step::{Counted, Edits, KeyAt, Moved, Shell, Step, Written};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tierce_cask::ColdLocation;
 use tierce_collections::CollectionKind;
+use tierce_storage::ColdLocation;
 
 use super::whole::FlushedDb;
 use crate::data::code::CodeKind;

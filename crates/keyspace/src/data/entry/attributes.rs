@@ -14,7 +14,7 @@
 
 use std::num::NonZeroU64;
 
-use tierce_cask::ColdLocation;
+use tierce_storage::ColdLocation;
 
 const WIDTH_MASK: u8 = 0b11;
 const VERSION: u8 = 1 << 2;

@@ -1,7 +1,7 @@
 //! The value of an entry, as readers see it.
 
-use tierce_cask::ColdLocation;
 use tierce_collections::{Form, Hash};
+use tierce_storage::ColdLocation;
 
 use super::Entry;
 use super::attributes::Attributes;

@@ -3,8 +3,8 @@
 //! A value that was read again stays on disk, too, as long as it is not changed: then the entry has the
 //! location of the copy among its [`Attributes`](super::Attributes), and may forget the value at any time.
 
-use tierce_cask::ColdLocation;
 use tierce_collections::CollectionKind;
+use tierce_storage::ColdLocation;
 
 use crate::data::value::{EMBSTR_LEN_MAX, ValueType};
 

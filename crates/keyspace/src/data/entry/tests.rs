@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::data::value::BLOB_LEN_MIN;
 use proptest::prelude::*;
-use tierce_cask::ColdLocation;
 use tierce_harness::effort;
+use tierce_storage::ColdLocation;
 
 #[derive(Debug, Clone)]
 enum Step {

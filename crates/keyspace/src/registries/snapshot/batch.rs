@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tierce_cask::ColdLocation;
+use tierce_storage::ColdLocation;
 
 use crate::codec::Writer;
 use crate::data::cold_value::parts;

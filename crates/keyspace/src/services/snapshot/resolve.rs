@@ -4,7 +4,7 @@
 //! for the batch, some at a time, so that memory stays bounded. As long as there is a snapshot no segment
 //! is removed, so the values are there, whatever has become of their keys.
 
-use tierce_cask::{ColdLocation, ColdStore};
+use tierce_storage::{ColdLocation, ColdStore};
 
 use crate::error::SnapshotError;
 use crate::registries::snapshot::batch::SnapshotBatch;

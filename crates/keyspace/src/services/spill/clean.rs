@@ -4,7 +4,7 @@
 //! finds those with a location in one of the segments. It reads memory only, and pays because one pass
 //! cleans many segments.
 
-use tierce_cask::{ColdLocation, ColdRefusal};
+use tierce_storage::{ColdLocation, ColdRefusal};
 
 use super::gather::SpillBatch;
 use crate::access::keyspace::Keyspace;
@@ -55,7 +55,7 @@ impl Cleaning {
         keyspace: &Keyspace,
         batch: &mut SpillBatch,
         bytes_max: usize,
-    ) -> Result<bool, tierce_cask::Error> {
+    ) -> Result<bool, tierce_storage::Error> {
         let Some(store) = keyspace.cold_store() else { return Ok(false) };
         if self.found.is_empty() {
             self.find(keyspace, bytes_max);
@@ -66,7 +66,7 @@ impl Cleaning {
             let value = match value {
                 Ok(value) => value,
                 // It was changed or moved since, and its segment has gone.
-                Err(tierce_cask::Error::Missing { .. }) => continue,
+                Err(tierce_storage::Error::Missing { .. }) => continue,
                 Err(error) => return Err(error),
             };
             match batch.push_moved(found.db, &found.key, found.location, &value) {

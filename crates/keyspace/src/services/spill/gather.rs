@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tierce_cask::{ColdBatch, ColdLimits, ColdLocation, ColdRefusal};
 use tierce_collections::Collection;
+use tierce_storage::{ColdBatch, ColdLimits, ColdLocation, ColdRefusal};
 
 use crate::access::accounting::Accounting;
 use crate::access::db::Db;

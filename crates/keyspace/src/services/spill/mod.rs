@@ -1,6 +1,6 @@
 //! Values on disk: how they leave memory, come back, and move.
 //!
-//! Keys, deadlines and all else stay in memory. A value goes to a [`ColdStore`](tierce_cask::ColdStore), and its
+//! Keys, deadlines and all else stay in memory. A value goes to a [`ColdStore`](tierce_storage::ColdStore), and its
 //! entry remembers what it is and where ([`Spilled`](crate::data::entry::Spilled)). A command that needs the value
 //! fetches it; then the entry has it in memory and on disk, until it is changed, or until memory is needed and the
 //! value in memory is forgotten.

@@ -1,6 +1,6 @@
 //! What becomes of entries when their values have been written.
 
-use tierce_cask::ColdLocation;
+use tierce_storage::ColdLocation;
 
 use super::gather::{SpillBatch, forget_value};
 use crate::access::accounting::Accounting;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::{Disk, SimDisk};
-use tierce_cask::{ColdBuffer, ColdOptions, ColdStore, Durable, Origin};
 use tierce_collections::hash::FieldRef;
 use tierce_collections::{Collection, IntText, ListLimits, PackedLimits, SetLimits, StreamLimits};
+use tierce_storage::disk::{Disk, SimDisk};
+use tierce_storage::{ColdBuffer, ColdOptions, ColdStore, Durable, Origin};
 
 use super::act::{act, name};
 use crate::access::keyspace::{Keyspace, Options};

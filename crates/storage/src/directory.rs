@@ -1,0 +1,129 @@
+//! The directory of a store: its lock, its manifest, and which other files belong to it.
+
+use crate::disk::{Disk, DiskLock};
+use crate::error::{Error, Result};
+use crate::manifest::{IndexKind, Manifest, Purpose, SegmentState};
+use crate::names::{self, FileKind};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What is done where there is no store.
+pub enum IfMissing {
+    Refuse,
+    Make { index: IndexKind, shards: u32 },
+}
+
+/// Keeps other processes from opening the store.
+pub fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
+    let path = names::lock(dir);
+    disk.lock(&path).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.clone() },
+        ErrorKind::NotFound => Error::NotAStore { path: dir.to_owned() },
+        _ => Error::io("lock", &path, e),
+    })
+}
+
+/// Reads the manifest, or makes a store.
+pub fn load_manifest(
+    disk: &dyn Disk,
+    dir: &Path,
+    purpose: Purpose,
+    if_missing: IfMissing,
+) -> Result<Manifest> {
+    if let Some(manifest) = Manifest::load(disk, dir)? {
+        if manifest.purpose != purpose {
+            let what = match purpose {
+                Purpose::Database => "it is of a log, not of a database",
+                Purpose::Log => "it is of a database, not of a log",
+            };
+            return Err(Error::Foreign { path: names::manifest(dir), what });
+        }
+        return Ok(manifest);
+    }
+    let is_ours =
+        |path: &PathBuf| matches!(names::kind_of(path), FileKind::Segment(_) | FileKind::Hint(_));
+    if list(disk, dir)?.iter().any(is_ours) {
+        return Err(Error::Missing { path: names::manifest(dir) });
+    }
+    let IfMissing::Make { index, shards } = if_missing else {
+        return Err(Error::NotAStore { path: dir.to_owned() });
+    };
+    let manifest = Manifest::new(disk, purpose, index, shards);
+    manifest.store(disk, dir)?;
+    if let Some(parent) = dir.parent() {
+        // The directory itself may be new. Not everybody may sync the parent, a mount point's for
+        // instance, and then its name is none of our business.
+        let _ = disk.sync_dir(parent);
+    }
+    Ok(manifest)
+}
+
+fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
+    disk.list(dir).map_err(|e| Error::io("list", dir, e))
+}
+
+/// Removes what crashes and compaction left, and refuses what is not ours.
+pub fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
+    let mut removed = false;
+    for path in list(disk, dir)? {
+        let state = |id| manifest.segments.get(&id).map(|entry| entry.state);
+        let is_rubbish = match names::kind_of(&path) {
+            FileKind::Temporary => true,
+            FileKind::Hint(id) => matches!(state(id), None | Some(SegmentState::Obsolete)),
+            FileKind::Segment(id) => match state(id) {
+                None => return Err(Error::Foreign { path, what: "the manifest does not list it" }),
+                Some(state) => state == SegmentState::Obsolete,
+            },
+            FileKind::Manifest
+            | FileKind::Lock
+            | FileKind::Reserve
+            | FileKind::Tail(_)
+            | FileKind::Other => false,
+        };
+        if is_rubbish {
+            if !removed {
+                // The manifest that was read may itself not be durable yet, if the process died
+                // right after renaming it; a power cut must not bring back one that lists these.
+                disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
+            }
+            disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            removed = true;
+        }
+    }
+    // Files may also have gone just before the store was closed or its process died, and a power cut
+    // could bring those back, beside a manifest that no longer lists them.
+    let has_obsolete =
+        manifest.segments.values().any(|entry| entry.state == SegmentState::Obsolete);
+    if removed || has_obsolete {
+        disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
+    }
+    // Their files are gone for good now.
+    manifest.segments.retain(|_, entry| entry.state != SegmentState::Obsolete);
+    Ok(())
+}
+
+/// Lists the tails that are there: they will be used again, which then needs no other manifest.
+pub fn adopt_tails(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
+    let paths = list(disk, dir)?;
+    let shards = paths.iter().filter_map(|path| match names::kind_of(path) {
+        FileKind::Tail(shard) if shard < manifest.shards => Some(shard),
+        _ => None,
+    });
+    let tails = shards.collect();
+    if manifest.tails != tails {
+        // The process that made it may have died before its name was durable.
+        disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
+        manifest.tails = tails;
+    }
+    Ok(())
+}
+
+/// Removes the tails of shards there are no more. What they held is in segments now, durably.
+pub fn remove_idle_tails(disk: &dyn Disk, dir: &Path, shards: u32) -> Result<()> {
+    for path in list(disk, dir)? {
+        if matches!(names::kind_of(&path), FileKind::Tail(shard) if shard >= shards) {
+            disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
+    Ok(())
+}

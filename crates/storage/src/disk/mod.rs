@@ -1,0 +1,166 @@
+//! The only access to the file system.
+//!
+//! Everything the engine does to files goes through [`Disk`], [`DiskFile`] and [`DiskMap`]. There are three
+//! implementations: [`OsDisk`], the real one; [`SimDisk`], in memory, which tears writes, forgets what was not
+//! synced, flips bits, fills up and crashes at a chosen call; and [`OverlayDisk`], which reads the real one and
+//! keeps changes to itself.
+//!
+//! The engine assumes no more of a disk than this:
+//! * `sync_data` makes the file's bytes and length survive a power cut; before it, any subset of
+//!   the written sectors may survive, in any order.
+//! * `sync_dir` does the same for a directory's names. `rename` is atomic.
+//! * A completed write is seen by every later read, and survives the death of the process. So do stores into a
+//!   mapped file, word by word in program order.
+
+mod descriptors;
+mod map;
+mod os;
+mod overlay;
+pub(crate) mod reads;
+mod sim;
+#[doc(hidden)]
+pub mod space;
+#[doc(hidden)]
+pub mod span;
+
+pub use os::OsDisk;
+pub use overlay::OverlayDisk;
+pub use reads::ReadDriver;
+pub use sim::{Fault, Moment, SimDisk};
+pub use space::Space;
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to open a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// Reading and writing; the file must exist.
+    Existing,
+    /// Reading only; the file must exist.
+    ReadOnly,
+    /// Reading only, past the page cache where the file system allows it. Offsets, lengths and
+    /// addresses must then be multiples of [`DIRECT_ALIGNMENT`].
+    Direct,
+    /// Reading and writing past the page cache, as [`OpenMode::Direct`]; the file must exist.
+    DirectWrite,
+    /// Reading and writing; created empty, an existing file is an error.
+    CreateNew,
+    /// Reading and writing; created empty, an existing file is emptied.
+    Truncate,
+}
+
+/// Alignment that satisfies direct I/O on common devices.
+pub const DIRECT_ALIGNMENT: usize = 4096;
+
+/// A file system, or something that behaves like one.
+pub trait Disk: Send + Sync + 'static {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Maps an existing file of at least `len` bytes, a multiple of 8, into memory. Its space must
+    /// have been reserved: a store into a page for which there is none ends the process.
+    fn map(&self, path: &Path, len: usize) -> io::Result<Arc<dyn DiskMap>>;
+    /// Renames a file over whatever has the new name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name; open handles stay good.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, in no order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Creates a directory and its parents; an existing one is fine.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Removes a directory in which there is nothing.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock on a file, creating it. `WouldBlock` when another process has it.
+    /// The lock goes with the returned value, or with the process.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+    /// The space of the device on which a directory is, if that is known.
+    fn space(&self, _dir: &Path) -> Option<Space> {
+        None
+    }
+    /// A random number, for identities, salts and the hash secret of a new store.
+    fn entropy(&self) -> u64;
+}
+
+/// Proof of holding a lock.
+pub trait DiskLock: Send + Sync {}
+
+/// An open file. All offsets are explicit, so handles can be shared between threads.
+pub trait DiskFile: Send + Sync {
+    /// Reads at an offset; fewer bytes than asked for only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As [`Self::read_at`], into a new vector. Disks that can read
+    /// into memory that was never written do.
+    fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let read = self.read_at(&mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+    /// Writes all buffers at an offset, one after the other. On an error a part may be written.
+    fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
+    /// Makes bytes and length durable.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Cuts or extends the file.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+    /// Sets space aside, so that writes below `len` cannot meet a full disk; the length stays. A
+    /// file system that cannot do that succeeds and promises nothing.
+    fn reserve(&self, len: u64) -> io::Result<()>;
+    /// Length in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Tells the disk that reads will jump about, so that reading ahead is wasted.
+    fn expect_random_reads(&self) {}
+    /// Whether this handle bypasses the page cache and so needs aligned reads.
+    fn is_direct(&self) -> bool {
+        false
+    }
+    /// The operating system's handle, if there is one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// A file in memory, shared with the operating system: what is stored survives the process.
+///
+/// Offsets and lengths are multiples of 8. Threads may read and write the same place at the same
+/// time; each word is then the one or the other, and which belong together is up to the caller.
+pub trait DiskMap: Send + Sync {
+    /// Stores bytes, from the first word to the last.
+    ///
+    /// # Panics
+    /// When they do not fit, or are not whole words.
+    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// When there are not as many, or they are not whole words.
+    fn read(&self, offset: usize, out: &mut [u8]);
+    /// Writes `len` bytes to a file at `position`, without a copy where that is possible. Where
+    /// others store meanwhile, either may end up in the file. For a handle past the page
+    /// cache, everything must be a multiple of [`DIRECT_ALIGNMENT`].
+    ///
+    /// # Panics
+    /// When there are not as many, or they are not whole words.
+    fn write_to(
+        &self,
+        offset: usize,
+        len: usize,
+        file: &dyn DiskFile,
+        position: u64,
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; len];
+        self.read(offset, &mut bytes);
+        file.write_all_at(&[IoSlice::new(&bytes)], position)
+    }
+}
+
+/// Reads exactly `buf.len()` bytes, or reports the file's end as `UnexpectedEof`.
+pub fn read_exact_at(file: &dyn DiskFile, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    if file.read_at(buf, offset)? == buf.len() {
+        return Ok(());
+    }
+    Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+}

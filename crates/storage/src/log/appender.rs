@@ -1,0 +1,376 @@
+//! Appending to a shard's log.
+//!
+//! Under the shard's lock a write gets its sequence numbers and its offset, is copied into the tail and applied
+//! to the index. That takes no system call, unless the tail or the segment is full, or the segment needs more
+//! reserved space.
+//!
+//! * When the tail is full, the writer flushes it, or waits for the writer that does.
+//! * A write longer than half the tail goes directly to the segment, with the shard locked.
+//!
+//! The lock can also be held alone ([`Appender::lock`]): batches over several shards, snapshots and closing keep
+//! writers out that way.
+//!
+//! Lock order: a shard's `flush` before any `head`; `head`s by ascending shard. No thread that waits for
+//! the disk holds a `head`, except for a long write and for a new segment.
+//!
+//! Invariants:
+//! * The pieces of the log in `runs` follow each other; all but the last are closed.
+//! * `end` is never more than a ring's length above `flushed`.
+
+use super::files::Owner;
+use super::flush::Flush;
+use super::sync::SyncGroup;
+use super::write::Write;
+use crate::error::Result;
+use crate::location::SEGMENT_LEN_MAX;
+use crate::segment::file::Segment;
+use crate::segment::header::SEGMENT_HEADER_LEN;
+use crate::tail::{Geometry, LogOffset, Tail};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// How long a writer waits for room before it looks whether the store still takes writes.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Where a write was appended.
+pub struct Appended<'a> {
+    pub segment: &'a Arc<Segment>,
+    /// Where the write's bytes begin in the segment.
+    pub offset: u64,
+    /// Number of its first record.
+    pub seq: u64,
+}
+
+/// A shard's log.
+pub struct Appender {
+    pub(super) number: u32,
+    pub(super) geometry: Geometry,
+    /// Whether segments are written past the page cache.
+    pub(super) direct_writes: bool,
+    pub(super) head: Mutex<Head>,
+    /// Told when blocks were flushed, or could not be.
+    pub(super) room: Condvar,
+    pub(super) flush: Mutex<Flush>,
+    /// Everything before this is in segments, and its slots are free. Whole blocks.
+    pub(super) flushed: AtomicU64,
+    pub(super) sync: SyncGroup,
+    /// The longest wait of a writer for the disk, since [`Appender::take_longest_wait`].
+    longest_wait_nanos: AtomicU64,
+}
+
+/// Where the log ends.
+#[derive(Default)]
+pub struct Head {
+    pub(super) tail: Option<Arc<Tail>>,
+    pub(super) runs: VecDeque<Run>,
+    pub(super) end: LogOffset,
+}
+
+/// A piece of the log: a segment.
+#[derive(Clone)]
+pub(super) struct Run {
+    pub(super) segment: Arc<Segment>,
+    pub(super) base: LogOffset,
+    /// Where it ends, once nothing will be appended.
+    pub(super) closed: Option<LogOffset>,
+}
+
+/// What came of trying to append.
+enum Tried {
+    Put(LogOffset),
+    /// There is no room while no more than this is flushed.
+    Full {
+        flushed: LogOffset,
+    },
+    /// It does not fit into a tail.
+    TooLong,
+}
+
+impl Head {
+    pub(super) fn open_run(&self) -> Option<&Run> {
+        self.runs.back().filter(|run| run.closed.is_none())
+    }
+
+    /// Ends the segment being written and returns it.
+    pub fn close_run(&mut self) -> Option<Arc<Segment>> {
+        let end = self.end;
+        let run = self.runs.back_mut().filter(|run| run.closed.is_none())?;
+        run.closed = Some(end);
+        Some(run.segment.clone())
+    }
+}
+
+impl Appender {
+    pub fn new(number: u32, geometry: Geometry, direct_writes: bool) -> Self {
+        Appender {
+            number,
+            geometry,
+            direct_writes,
+            head: Mutex::default(),
+            room: Condvar::new(),
+            flush: Mutex::default(),
+            flushed: AtomicU64::new(0),
+            sync: SyncGroup::default(),
+            longest_wait_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// The longest wait of a writer for the disk, since this was called last.
+    pub fn take_longest_wait(&self) -> Duration {
+        Duration::from_nanos(self.longest_wait_nanos.swap(0, Ordering::Relaxed))
+    }
+
+    /// Does what a writer waits for.
+    fn timed<R>(&self, work: impl FnOnce() -> R) -> R {
+        let begun = Instant::now();
+        let done = work();
+        let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.longest_wait_nanos.fetch_max(nanos, Ordering::Relaxed);
+        done
+    }
+
+    /// Keeps all other threads from appending until the guard is dropped.
+    pub fn lock(&self) -> MutexGuard<'_, Head> {
+        self.head.lock()
+    }
+
+    /// Ends the segment being written, if that is wanted: what follows goes to another one.
+    pub fn close_run_if(&self, owner: &impl Owner, wanted: impl Fn(&Segment) -> bool) -> bool {
+        let mut head = self.head.lock();
+        let is_wanted = head.open_run().is_some_and(|run| wanted(&run.segment));
+        if is_wanted && let Some(full) = head.close_run() {
+            owner.files().add_immutable(self.number, full);
+        }
+        is_wanted
+    }
+
+    /// Where the log ends.
+    pub fn end(&self) -> LogOffset {
+        self.head.lock().end
+    }
+
+    /// Appends a write and returns where the log ends behind it. `apply` is called once, under the
+    /// lock.
+    pub fn append(
+        &self,
+        owner: &impl Owner,
+        write: &mut Write,
+        mut apply: impl FnMut(&Write, Appended<'_>),
+    ) -> Result<LogOffset> {
+        loop {
+            let mut head = self.head.lock();
+            match self.try_put(owner, &mut head, write, &mut apply)? {
+                Tried::Put(end) => return Ok(end),
+                Tried::Full { flushed } => {
+                    drop(head);
+                    self.timed(|| self.wait_for_room(owner, flushed))?;
+                }
+                Tried::TooLong => {
+                    drop(head);
+                    return self.timed(|| {
+                        let mut flush = self.flush.lock();
+                        let mut head = self.head.lock();
+                        self.put_long(owner, &mut flush, &mut head, write, &mut apply)
+                    });
+                }
+            }
+        }
+    }
+
+    /// As [`Self::append`], while no other writer can append to any of the `appenders`, which are in
+    /// ascending order; this one is the one with number `home` among them.
+    pub fn append_across(
+        appenders: &[&Appender],
+        home: usize,
+        owner: &impl Owner,
+        write: &mut Write,
+        mut apply: impl FnMut(&Write, Appended<'_>),
+    ) -> Result<LogOffset> {
+        let appender = appenders[home];
+        let lock_all = || -> Vec<_> { appenders.iter().map(|appender| appender.lock()).collect() };
+        loop {
+            let mut heads = lock_all();
+            match appender.try_put(owner, &mut heads[home], write, &mut apply)? {
+                Tried::Put(end) => return Ok(end),
+                Tried::Full { flushed } => {
+                    drop(heads);
+                    appender.timed(|| appender.wait_for_room(owner, flushed))?;
+                }
+                Tried::TooLong => {
+                    drop(heads);
+                    return appender.timed(|| {
+                        let mut flush = appender.flush.lock();
+                        let mut heads = lock_all();
+                        appender.put_long(owner, &mut flush, &mut heads[home], write, &mut apply)
+                    });
+                }
+            }
+        }
+    }
+
+    fn try_put(
+        &self,
+        owner: &impl Owner,
+        head: &mut Head,
+        write: &mut Write,
+        apply: &mut impl FnMut(&Write, Appended<'_>),
+    ) -> Result<Tried> {
+        owner.files().check_writable()?;
+        let geometry = self.geometry;
+        let (len, ring_len) = (write.frame.len() as u64, geometry.ring_len());
+        if len > ring_len / 2 {
+            return Ok(Tried::TooLong);
+        }
+        let fits = self.fits(owner, head, len);
+        let end = match fits {
+            true => head.end + len,
+            false => geometry.ceil(head.end) + SEGMENT_HEADER_LEN + len,
+        };
+        let flushed = self.flushed.load(Ordering::Acquire);
+        // The block in which it ends must be free as a whole, for marks are by the block. What is free ends
+        // with a block, so that is the case if the end is free.
+        if end > flushed + ring_len {
+            return Ok(Tried::Full { flushed });
+        }
+        if !fits {
+            self.timed(|| self.rotate(owner, head))?;
+        }
+        self.set_space_aside(owner, head, write)?;
+        Ok(Tried::Put(self.put(owner, head, write, apply)))
+    }
+
+    /// Whether the segment being written can take so much more.
+    fn fits(&self, owner: &impl Owner, head: &Head, len: u64) -> bool {
+        head.open_run().is_some_and(|run| {
+            let offset = head.end - run.base;
+            // An empty segment takes a frame of any length: no other segment has more room.
+            offset + len <= owner.files().options.segment_size_bytes
+                || (offset == SEGMENT_HEADER_LEN && offset + len <= SEGMENT_LEN_MAX)
+        })
+    }
+
+    fn rotate(&self, owner: &impl Owner, head: &mut Head) -> Result<()> {
+        if head.tail.is_none() {
+            head.tail = Some(owner.files().open_tail(owner, self.number)?);
+        }
+        let segment = owner.files().next_segment(owner)?;
+        if let Some(full) = head.close_run() {
+            owner.files().add_immutable(self.number, full);
+        }
+        let base = self.geometry.ceil(head.end);
+        let tail = head.tail.as_ref().expect("made above");
+        // The first block is written as a whole, so it must have the header.
+        let header = segment.header().encode();
+        fence(Ordering::Release);
+        tail.write(base, &header);
+        segment.attach(tail, base);
+        head.runs.push_back(Run { segment, base, closed: None });
+        head.end = base + SEGMENT_HEADER_LEN;
+        Ok(())
+    }
+
+    /// Makes sure that what is acknowledged now cannot meet a full disk later.
+    fn set_space_aside(&self, owner: &impl Owner, head: &Head, write: &Write) -> Result<()> {
+        let run = head.open_run().expect("there is room in a segment");
+        let len = write.frame.len() as u64;
+        // Nearly always there is a block more than that, which is found without dividing.
+        if run.segment.has_space(head.end + len + self.geometry.block_len - run.base) {
+            return Ok(());
+        }
+        let needed = self.geometry.ceil(head.end + len) - run.base;
+        if run.segment.has_space(needed) {
+            return Ok(());
+        }
+        let usual =
+            owner.files().options.segment_size_bytes.next_multiple_of(self.geometry.block_len);
+        let set_aside = || owner.set_aside(&run.segment, needed, usual, write);
+        self.timed(set_aside).map_err(|e| owner.files().latch(e))
+    }
+
+    fn put(
+        &self,
+        owner: &impl Owner,
+        head: &mut Head,
+        write: &mut Write,
+        apply: &mut impl FnMut(&Write, Appended<'_>),
+    ) -> LogOffset {
+        let run = head.runs.back().expect("there is room in a segment");
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        let (segment, base, start) = (&run.segment, run.base, head.end);
+        let (offset, end) = (start - base, start + write.frame.len() as u64);
+        let seq = owner.files().take_seqs(write.ops.as_slice().len() as u64);
+        write.stamp(seq, segment.synced(), segment.salt, offset);
+        // Pairs with the fence of readers: one that reads what is stored here in place of an older
+        // block also sees that the older one was flushed.
+        fence(Ordering::Release);
+        tail.write(start, &write.frame);
+        let block = self.geometry.floor(start);
+        tail.mark(segment.id, base, block, end);
+        segment.set_len(end - base);
+        apply(write, Appended { segment, offset, seq });
+        head.end = end;
+        if end >= block + self.geometry.block_len {
+            owner.files().block_is_complete();
+        }
+        end
+    }
+
+    /// Waits until more than this is flushed, or flushes.
+    fn wait_for_room(&self, owner: &impl Owner, flushed: LogOffset) -> Result<()> {
+        if !owner.files().block_is_complete() {
+            return self.flush_blocks(owner, &mut self.flush.lock());
+        }
+        if let Some(mut flush) = self.flush.try_lock() {
+            return self.flush_blocks(owner, &mut flush);
+        }
+        // The flusher takes the shard's lock between counting a block as flushed and telling, so
+        // that is not missed. A latch and closing are not signalled, hence the time limit.
+        let mut head = self.head.lock();
+        if self.flushed.load(Ordering::Acquire) == flushed {
+            self.room.wait_for(&mut head, LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Writes directly to the segment what is too long for the tail.
+    fn put_long(
+        &self,
+        owner: &impl Owner,
+        flush: &mut Flush,
+        head: &mut Head,
+        write: &mut Write,
+        apply: &mut impl FnMut(&Write, Appended<'_>),
+    ) -> Result<LogOffset> {
+        owner.files().check_writable()?;
+        let len = write.frame.len() as u64;
+        self.flush_all(owner, flush, head)?;
+        if !self.fits(owner, head, len) {
+            self.rotate(owner, head)?;
+            self.flush_all(owner, flush, head)?;
+        }
+        self.set_space_aside(owner, head, write)?;
+        let run = head.runs.back().expect("there is room in a segment");
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        let (segment, base, start) = (&run.segment, run.base, head.end);
+        let (offset, end) = (start - base, start + len);
+        let seq = owner.files().take_seqs(write.ops.as_slice().len() as u64);
+        write.stamp(seq, segment.synced(), segment.salt, offset);
+        self.write_long(flush, run, start, &write.frame)
+            .map_err(|e| owner.files().latch_always(e))?;
+        // The block in which it ends will be written again, with what follows.
+        let block = self.geometry.floor(end);
+        fence(Ordering::Release);
+        tail.write(block, &write.frame[(block - start) as usize..]);
+        tail.mark(segment.id, base, block, end);
+        segment.set_flushed(block - base);
+        segment.set_len(end - base);
+        apply(write, Appended { segment, offset, seq });
+        head.end = end;
+        self.flushed.store(block, Ordering::Release);
+        self.room.notify_all();
+        Ok(end)
+    }
+}

@@ -1,0 +1,297 @@
+//! From the tail into segments.
+//!
+//! One thread at a time flushes a shard. It writes complete blocks, several at once if possible, directly from
+//! the tail: no writer reuses their slots before they count as flushed. The rest of a closed segment, and the
+//! part of an incomplete block that a sync needs, are written from a copy padded with zeros. Writers go on
+//! meanwhile.
+//!
+//! Invariants:
+//! * `next` is where a block begins; it and everything before it is in segments.
+//! * The file has what is before `in_file`, and zeros from there to `padded`.
+
+use super::appender::{Appender, Head, Run};
+use super::files::Owner;
+use crate::disk::{DIRECT_ALIGNMENT, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::location::SegmentId;
+use crate::segment::file::Segment;
+use crate::segment::header::SEGMENT_HEADER_LEN;
+use crate::tail::{LogOffset, SLOTS, Tail};
+use parking_lot::MutexGuard;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How far flushing has come.
+#[derive(Default)]
+pub struct Flush {
+    pub(super) next: LogOffset,
+    pub(super) in_file: LogOffset,
+    padded: LogOffset,
+    /// Segments written to and not yet durable, with the length of each in the file.
+    unsynced: Vec<(Arc<Segment>, u64)>,
+    /// A handle past the page cache for the segment being flushed.
+    direct: Option<(SegmentId, Arc<dyn DiskFile>)>,
+    buf: Vec<u8>,
+}
+
+/// Complete blocks in a row, or a part of one, to be written.
+struct Piece {
+    run: Run,
+    tail: Arc<Tail>,
+    to: LogOffset,
+    /// Whether slots can be given free afterwards.
+    finishes: Finishes,
+}
+
+/// As many blocks are written at once at most: the device likes long writes, but writers wait for
+/// room until all of it is written.
+const BLOCKS_AT_ONCE: u64 = SLOTS as u64 / 2;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finishes {
+    Nothing,
+    Blocks,
+    Segment,
+}
+
+impl Flush {
+    fn note_unsynced(&mut self, run: &Run, to: LogOffset) {
+        let len = to - run.base;
+        match self.unsynced.iter_mut().find(|(segment, _)| segment.id == run.segment.id) {
+            Some(noted) => noted.1 = len,
+            None => self.unsynced.push((run.segment.clone(), len)),
+        }
+    }
+
+    /// Segments of which something was written that is not durable, with how much of each is in
+    /// its file. The caller makes them durable, or latches the store.
+    pub(super) fn take_unsynced(&mut self) -> Vec<(Arc<Segment>, u64)> {
+        // Sealed ones are durable.
+        self.unsynced.retain(|(segment, len)| segment.synced() < *len);
+        std::mem::take(&mut self.unsynced)
+    }
+}
+
+impl Appender {
+    /// Writes everything that can be written for good: complete blocks and closed segments.
+    pub fn flush_blocks(
+        &self,
+        owner: &impl Owner,
+        flush: &mut MutexGuard<'_, Flush>,
+    ) -> Result<()> {
+        loop {
+            let piece = self.complete_piece(&mut self.head.lock(), flush);
+            let Some(piece) = piece else { return Ok(()) };
+            let written = self.write_piece(flush, &piece);
+            if written.is_ok() {
+                self.set_free(flush, &piece);
+            }
+            // Taken once, so that no writer looks for room before and waits after.
+            drop(self.head.lock());
+            self.room.notify_all();
+            written.map_err(|e| owner.files().latch(e))?;
+            // A sync may need the remainder.
+            MutexGuard::bump(flush);
+        }
+    }
+
+    /// As [`Self::flush_blocks`], unless another thread is at it.
+    pub fn flush_if_idle(&self, owner: &impl Owner) -> Result<()> {
+        match self.flush.try_lock() {
+            Some(mut flush) => self.flush_blocks(owner, &mut flush),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes everything there is, with the shard locked.
+    pub(super) fn flush_all(
+        &self,
+        owner: &impl Owner,
+        flush: &mut Flush,
+        head: &mut Head,
+    ) -> Result<()> {
+        while let Some(piece) = self.complete_piece(head, flush).or_else(|| self.rest(head, flush))
+        {
+            self.write_piece(flush, &piece).map_err(|e| owner.files().latch(e))?;
+            self.set_free(flush, &piece);
+        }
+        Ok(())
+    }
+
+    /// Writes everything published so far; returns up to where that was.
+    pub(super) fn flush_published(
+        &self,
+        owner: &impl Owner,
+        flush: &mut MutexGuard<'_, Flush>,
+    ) -> Result<LogOffset> {
+        let target = self.head.lock().end;
+        self.flush_blocks(owner, flush)?;
+        loop {
+            let mut head = self.head.lock();
+            let piece = self.complete_piece(&mut head, flush).or_else(|| self.rest(&head, flush));
+            // A header is in the file since that was made, and on a full disk there may be no space for
+            // more: that is set aside with the first record.
+            let has_records = |piece: &Piece| piece.to > piece.run.base + SEGMENT_HEADER_LEN;
+            let Some(piece) = piece.filter(has_records) else { return Ok(head.end) };
+            drop(head);
+            self.write_piece(flush, &piece).map_err(|e| owner.files().latch(e))?;
+            self.set_free(flush, &piece);
+            if piece.to >= target {
+                return Ok(piece.to);
+            }
+        }
+    }
+
+    /// Writes everything up to the end of a closed segment.
+    pub fn flush_segment(&self, owner: &impl Owner, segment: &Segment) -> Result<()> {
+        if segment.is_flushed() {
+            return Ok(());
+        }
+        self.flush_blocks(owner, &mut self.flush.lock())
+    }
+
+    /// The next block that is complete, or the end of a closed segment.
+    fn complete_piece(&self, head: &mut Head, flush: &Flush) -> Option<Piece> {
+        while let Some(run) = head.runs.front()
+            && run.closed.is_some_and(|end| end <= flush.next)
+        {
+            // Its end may have been flushed as a complete block, before it was known to be the end.
+            run.segment.set_all_flushed();
+            head.runs.pop_front();
+        }
+        let run = head.runs.front()?;
+        let block_end = flush.next.max(run.base) + self.geometry.block_len;
+        let (to, finishes) = match run.closed {
+            Some(end) if end <= block_end => (end, Finishes::Segment),
+            _ if block_end <= head.end => (self.blocks_end(head, run, block_end), Finishes::Blocks),
+            _ => return None,
+        };
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        Some(Piece { run: run.clone(), tail: tail.clone(), to, finishes })
+    }
+
+    /// Where the complete blocks end that can be written together with the one that ends here.
+    fn blocks_end(&self, head: &Head, run: &Run, first_end: LogOffset) -> LogOffset {
+        let block_len = self.geometry.block_len;
+        let start = first_end - block_len;
+        let complete = self.geometry.floor(run.closed.unwrap_or(head.end));
+        complete.min(start + BLOCKS_AT_ONCE * block_len).min(self.geometry.wrap_after(start))
+    }
+
+    /// What was published of the block being filled and is not in the file.
+    fn rest(&self, head: &Head, flush: &Flush) -> Option<Piece> {
+        let run = head.open_run().filter(|_| flush.in_file < head.end)?;
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        let (run, tail) = (run.clone(), tail.clone());
+        Some(Piece { run, tail, to: head.end, finishes: Finishes::Nothing })
+    }
+
+    /// Writes from where the file ends up to the piece's end, in whole pages.
+    fn write_piece(&self, flush: &mut Flush, piece: &Piece) -> Result<()> {
+        let Piece { run, tail, to, .. } = piece;
+        let page = self.geometry.page_len();
+        let block = flush.next.max(run.base);
+        let from = flush.in_file.max(block);
+        let from = from - from % page;
+        let end = self.padded_end(flush, piece);
+        let file = self.file_to_write(flush, &run.segment)?;
+        if piece.finishes == Finishes::Blocks {
+            tail.write_to(from, *to - from, &*file, from - run.base)
+        } else {
+            Self::write_copy(flush, piece, from, end, &*file)
+        }
+        .map_err(|e| Error::io("write", &run.segment.path, e))?;
+        flush.note_unsynced(run, *to);
+        flush.in_file = *to;
+        flush.padded = flush.padded.max(end);
+        Ok(())
+    }
+
+    /// Writes from `from` up to the piece's end, and zeros from there to `end`.
+    fn write_copy(
+        flush: &mut Flush,
+        piece: &Piece,
+        from: LogOffset,
+        end: LogOffset,
+        file: &dyn DiskFile,
+    ) -> std::io::Result<()> {
+        let len = (piece.to - from) as usize;
+        // Room for moving the beginning to an aligned address.
+        let wanted = (end - from) as usize + DIRECT_ALIGNMENT;
+        if flush.buf.len() < wanted {
+            flush.buf.resize(wanted, 0);
+        }
+        let pad = flush.buf.as_ptr().align_offset(DIRECT_ALIGNMENT);
+        let buf = &mut flush.buf[pad..pad + (end - from) as usize];
+        piece.tail.read(from, &mut buf[..len]);
+        buf[len..].fill(0);
+        file.write_all_at(&[IoSlice::new(buf)], from - piece.run.base)
+    }
+
+    /// Writes what does not fit into the tail, behind everything else, which is in the file.
+    pub(super) fn write_long(
+        &self,
+        flush: &mut Flush,
+        run: &Run,
+        start: LogOffset,
+        frame: &[u8],
+    ) -> Result<()> {
+        debug_assert_eq!(flush.in_file, start);
+        let segment = &run.segment;
+        segment
+            .writable()?
+            .write_all_at(&[IoSlice::new(frame)], start - run.base)
+            .map_err(|e| Error::failed("write", &segment.path, e))?;
+        let end = start + frame.len() as u64;
+        flush.note_unsynced(run, end);
+        flush.in_file = end;
+        flush.next = self.geometry.floor(end);
+        Ok(())
+    }
+
+    /// Where a write that goes up to the piece's end should really end: after a whole page. The
+    /// first sync in a block writes all of it, zeros mostly, for the next ones then change nothing
+    /// of the file but bytes, which the file system makes durable without its journal.
+    fn padded_end(&self, flush: &Flush, piece: &Piece) -> LogOffset {
+        let page = self.geometry.page_len();
+        match piece.finishes {
+            Finishes::Nothing if flush.padded < piece.to => self.geometry.ceil(piece.to),
+            _ => piece.to.next_multiple_of(page),
+        }
+    }
+
+    fn file_to_write(
+        &self,
+        flush: &mut Flush,
+        segment: &Arc<Segment>,
+    ) -> Result<Arc<dyn DiskFile>> {
+        if !self.direct_writes || self.geometry.page_len() < DIRECT_ALIGNMENT as u64 {
+            return segment.writable();
+        }
+        match &flush.direct {
+            Some((id, file)) if *id == segment.id => Ok(file.clone()),
+            _ => {
+                // Past the page cache is only a faster way. By the handle that is open anyway it
+                // works even when there is no descriptor left for another one.
+                let Ok(file) = segment.open_file(OpenMode::DirectWrite) else {
+                    return segment.writable();
+                };
+                flush.direct = Some((segment.id, file.clone()));
+                Ok(file)
+            }
+        }
+    }
+
+    /// Lets readers look in the file and writers use the slot.
+    fn set_free(&self, flush: &mut Flush, piece: &Piece) {
+        match piece.finishes {
+            Finishes::Nothing => return,
+            Finishes::Blocks => piece.run.segment.set_flushed(piece.to - piece.run.base),
+            Finishes::Segment => piece.run.segment.set_all_flushed(),
+        }
+        flush.next = self.geometry.ceil(piece.to);
+        flush.in_file = flush.in_file.max(flush.next);
+        self.flushed.store(flush.next, Ordering::Release);
+    }
+}

@@ -1,0 +1,73 @@
+//! How a log is written.
+
+use crate::compression::Compression;
+use crate::disk::Space;
+use crate::error::{Error, Result};
+use crate::tail::Geometry;
+
+/// How to open a [`Wal`](crate::Wal).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalOptions {
+    /// A segment is finished when it has reached this length.
+    pub segment_size_bytes: u64,
+    /// Length of the file, mapped into memory, in which records are before they are written to a segment, in
+    /// blocks of an eighth of it. At least 1 KiB, at most 8 MiB, and on a small device a sixteenth of it.
+    pub tail_bytes: u64,
+    /// How values are compressed.
+    pub compression: Compression,
+    /// Whether threads of the log's own write to segments and finish them. Without, the caller
+    /// does all of that: everything then happens in the order of the calls.
+    pub background_threads: bool,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        WalOptions {
+            segment_size_bytes: 64 << 20,
+            tail_bytes: 4 << 20,
+            compression: Compression::None,
+            background_threads: true,
+        }
+    }
+}
+
+const TAIL_BYTES_MIN: u64 = 1 << 10;
+const SEGMENT_SIZE_MIN: u64 = 256;
+/// A segment of this size plus one batch still fits the format's offsets.
+const SEGMENT_SIZE_MAX: u64 = 1 << 30;
+
+/// All tails of a store together take at most this part of a device, and so does the segment that
+/// each shard writes, so that compaction has something to work on before the device is full.
+const TAILS_PART: u64 = 16;
+const SEGMENTS_PART: u64 = 4;
+/// But none becomes smaller than this by it.
+const TAIL_BYTES_FITTED_MIN: u64 = 64 << 10;
+const SEGMENT_SIZE_FITTED_MIN: u64 = 1 << 20;
+
+impl WalOptions {
+    /// Makes tails and segments smaller for `shards` shards on a device that is small for them.
+    pub fn fit_to_device(&mut self, space: Option<Space>, shards: u32) {
+        let Some(space) = space else { return };
+        let share = |part| space.total / part / u64::from(shards.max(1));
+        let fitted = |wanted: u64, share: u64, min: u64| wanted.min(share.max(min));
+        self.tail_bytes = fitted(self.tail_bytes, share(TAILS_PART), TAIL_BYTES_FITTED_MIN);
+        self.segment_size_bytes =
+            fitted(self.segment_size_bytes, share(SEGMENTS_PART), SEGMENT_SIZE_FITTED_MIN);
+    }
+
+    pub fn tail_geometry(&self) -> Geometry {
+        Geometry::of_len(self.tail_bytes)
+    }
+
+    pub fn validate(&self) -> Result<()> {
+        let invalid = |option, detail: String| Err(Error::InvalidOption { option, detail });
+        if !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&self.segment_size_bytes) {
+            let detail = format!("{SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX}");
+            return invalid("segment_size_bytes", detail);
+        }
+        if self.tail_bytes < TAIL_BYTES_MIN {
+            return invalid("tail_bytes", format!("at least {TAIL_BYTES_MIN}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Group commit: one of the writers that want the shard durable syncs for all that came before it began; later
+//! ones form the next group. Other writers do not wait.
+//!
+//! A waiter is woken once: when its write is durable, or to lead. A group sleeps on one futex, so one call wakes
+//! all of it; only the first waiter, which may have to lead, has its own.
+
+use super::appender::Appender;
+use super::files::Owner;
+use crate::error::Result;
+use crate::tail::LogOffset;
+use parking_lot::Mutex;
+use rustix::thread::futex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How much of a shard is durable, and who is syncing it.
+#[derive(Default)]
+pub struct SyncGroup(Mutex<SyncState>);
+
+#[derive(Default)]
+struct SyncState {
+    durable: LogOffset,
+    is_led: bool,
+    /// Those who came after the leader began; while there are any, one of them leads.
+    forming: Option<Group>,
+}
+
+/// Writers that wait for the same sync.
+struct Group {
+    /// Where the last of them ends.
+    target: LogOffset,
+    first: Arc<Word>,
+    others: Arc<Word>,
+}
+
+impl Group {
+    fn new() -> Self {
+        Group { target: 0, first: Arc::default(), others: Arc::default() }
+    }
+
+    fn tell(&self, news: u32) {
+        // The leader is not asleep.
+        if self.first.0.load(Ordering::Relaxed) != LEAD {
+            self.first.tell(news);
+        }
+        self.others.tell(news);
+    }
+}
+
+/// Something that threads wait for.
+#[derive(Default)]
+struct Word(AtomicU32);
+
+/// Nothing happened yet.
+const WAIT: u32 = 0;
+/// What was waited for is durable.
+const DURABLE: u32 = 1;
+/// There is no leader: look again.
+const FAILED: u32 = 2;
+/// The waiting writer leads now.
+const LEAD: u32 = 3;
+
+impl Word {
+    fn tell(&self, news: u32) {
+        self.0.store(news, Ordering::Release);
+        // It fails for no reason that this call could have.
+        let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    fn wait(&self) -> u32 {
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                // Whether it was woken, interrupted or not put to sleep, the word tells.
+                WAIT => drop(futex::wait(&self.0, futex::Flags::PRIVATE, WAIT, None)),
+                news => return news,
+            }
+        }
+    }
+}
+
+impl Appender {
+    /// Makes the log durable up to an offset that [`Appender::append`] returned. Says whether this
+    /// thread did it itself.
+    pub fn sync_to(&self, owner: &impl Owner, target: LogOffset) -> Result<bool> {
+        loop {
+            let mut state = self.sync.0.lock();
+            if state.durable >= target {
+                return Ok(false);
+            }
+            // If the leader failed, the store is latched.
+            owner.files().check_writable()?;
+            if !state.is_led {
+                state.is_led = true;
+                drop(state);
+                return self.lead(owner).map(|()| true);
+            }
+            let word = match &mut state.forming {
+                Some(group) => {
+                    group.target = group.target.max(target);
+                    group.others.clone()
+                }
+                none => {
+                    let group = none.insert(Group::new());
+                    group.target = target;
+                    group.first.clone()
+                }
+            };
+            drop(state);
+            match word.wait() {
+                DURABLE => return Ok(false),
+                LEAD => return self.lead(owner).map(|()| true),
+                _ => {}
+            }
+        }
+    }
+
+    /// Up to where the log is durable.
+    pub fn durable(&self) -> LogOffset {
+        self.sync.0.lock().durable
+    }
+
+    /// Makes everything published so far durable.
+    pub fn sync_all(&self, owner: &impl Owner) -> Result<()> {
+        let end = self.head.lock().end;
+        self.sync_to(owner, end).map(drop)
+    }
+
+    /// Syncs for all waiters, and hands the lead to the first that came too late.
+    fn lead(&self, owner: &impl Owner) -> Result<()> {
+        // All of them have appended, so what they wait for is within what is written now.
+        let served = self.sync.0.lock().forming.take();
+        let synced = self.write_and_sync(owner);
+        let mut state = self.sync.0.lock();
+        let Ok(end) = synced else {
+            state.is_led = false;
+            let late = state.forming.take();
+            drop(state);
+            served.iter().chain(&late).for_each(|group| group.tell(FAILED));
+            return synced.map(drop);
+        };
+        state.durable = state.durable.max(end);
+        // Even waiters that came meanwhile may be covered.
+        let in_time = state.forming.take_if(|group| group.target <= end);
+        state.is_led = state.forming.is_some();
+        let next = state.forming.as_ref().map(|group| group.first.clone());
+        drop(state);
+        // First, so that the device is at work while the others wake up.
+        next.iter().for_each(|first| first.tell(LEAD));
+        debug_assert!(served.iter().all(|group| group.target <= end));
+        served.iter().chain(&in_time).for_each(|group| group.tell(DURABLE));
+        Ok(())
+    }
+
+    fn write_and_sync(&self, owner: &impl Owner) -> Result<LogOffset> {
+        let mut flush = self.flush.lock();
+        let end =
+            self.flush_published(owner, &mut flush).map_err(|e| owner.files().latch_always(e))?;
+        let segments = flush.take_unsynced();
+        // Others may flush on while the device is busy.
+        drop(flush);
+        for (segment, len) in &segments {
+            segment.sync(*len).map_err(|e| owner.files().latch_always(e))?;
+        }
+        Ok(end)
+    }
+}

@@ -1,0 +1,112 @@
+//! Background work of a log: flushing and sealing.
+//!
+//! Errors here have no caller. Those that matter latch the log, so the next write reports them.
+
+use super::files::{LogFiles, Owner, Wakeup};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The threads of an open log, and of what is on top of it.
+pub struct Threads<O: Owner> {
+    owner: Arc<O>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Wakeup {
+    /// Sleeps until woken, at most this long; `false` when it is time to stop.
+    pub fn sleep(&self, at_most: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.changed.wait_for(&mut stop, at_most);
+        }
+        !*stop
+    }
+
+    /// Sleeps until the time has come, whatever wakes it; `false` when it is time to stop.
+    pub fn sleep_until(&self, then: Instant) -> bool {
+        let mut stop = self.stop.lock();
+        while !*stop && !self.changed.wait_until(&mut stop, then).timed_out() {}
+        !*stop
+    }
+}
+
+impl<O: Owner> Threads<O> {
+    /// No threads yet; see [`Threads::start`].
+    pub fn new(owner: &Arc<O>) -> Self {
+        Threads { owner: owner.clone(), handles: Vec::new() }
+    }
+
+    /// Starts those that each log has, if the options ask for threads.
+    pub fn start(&mut self) -> std::io::Result<()> {
+        if !self.owner.files().options.background_threads {
+            return Ok(());
+        }
+        for first in 0..FLUSHERS {
+            self.spawn("cask-flush", move |owner| flush(owner, first))?;
+        }
+        self.spawn("cask-seal", seal)
+    }
+
+    pub fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&O) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let owner = self.owner.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        self.handles.push(thread.spawn(move || run(&owner))?);
+        Ok(())
+    }
+
+    /// Stops all threads; what they were doing is finished or given up cleanly.
+    pub fn stop(&mut self) {
+        let LogFiles { wakeup, flush_wakeup, .. } = self.owner.files();
+        *wakeup.stop.lock() = true;
+        wakeup.changed.notify_all();
+        flush_wakeup.stop();
+        for handle in self.handles.drain(..) {
+            // A panic in there was printed by the thread; closing goes on all the same.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl<O: Owner> Drop for Threads<O> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Threads that write blocks to segments. Two keep the device busy while one of them copies.
+const FLUSHERS: usize = 2;
+/// How long a flusher waits for space to return on a full disk.
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
+
+fn flush(owner: &impl Owner, first: usize) {
+    let files = owner.files();
+    while files.flush_wakeup.wait() {
+        let appenders = &files.appenders;
+        for appender in
+            appenders.iter().cycle().skip(first * appenders.len() / FLUSHERS).take(appenders.len())
+        {
+            if !files.is_latched() && appender.flush_if_idle(owner).is_err() {
+                // Of a kind that latches, or of one that passes; writers are told either way.
+                files.wakeup.sleep_until(Instant::now() + FULL_DISK_PAUSE);
+                files.flush_wakeup.notify();
+            }
+        }
+    }
+}
+
+fn seal(owner: &impl Owner) {
+    let files = owner.files();
+    // Woken by rotation; the time limit only retries what a full disk prevented.
+    while files.wakeup.sleep(Duration::from_secs(1)) {
+        // A log that never fills a segment needs no spares.
+        if !files.immutable.lock().is_empty() {
+            let _ = files.prepare_spares(owner);
+        }
+        let _ = files.seal_immutable(owner);
+    }
+}

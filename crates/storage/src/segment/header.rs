@@ -1,0 +1,103 @@
+//! The first bytes of a segment. Byte table in `docs/formats/cask-segment.md`.
+
+use crate::bytes::Cursor;
+use crate::checksum::{Salt, crc32c};
+use crate::location::SegmentId;
+
+/// Bytes before the first record.
+pub const SEGMENT_HEADER_LEN: u64 = 64;
+const MAGIC: &[u8; 8] = b"TIERCESG";
+const VERSION: u32 = 1;
+const CHECKED_LEN: usize = SEGMENT_HEADER_LEN as usize - 4;
+
+/// The writer of a segment's records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A shard's log: sequence numbers ascend.
+    Log = 0,
+    /// Compaction: complete when listed, in no order.
+    Compaction = 1,
+}
+
+impl Origin {
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Origin::Log),
+            1 => Some(Origin::Compaction),
+            _ => None,
+        }
+    }
+}
+
+/// Whose segment this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentHeader {
+    pub salt: Salt,
+    pub store_id: u128,
+    pub id: SegmentId,
+    pub origin: Origin,
+}
+
+impl SegmentHeader {
+    pub fn encode(&self) -> [u8; SEGMENT_HEADER_LEN as usize] {
+        let mut out = [0; SEGMENT_HEADER_LEN as usize];
+        out[..8].copy_from_slice(MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.salt.0.to_le_bytes());
+        out[16..32].copy_from_slice(&self.store_id.to_le_bytes());
+        out[32..36].copy_from_slice(&self.id.0.to_le_bytes());
+        out[36] = self.origin as u8;
+        let crc = crc32c(&out[..CHECKED_LEN]);
+        out[CHECKED_LEN..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The header, or which check failed.
+    pub fn decode(bytes: &[u8; SEGMENT_HEADER_LEN as usize]) -> Result<Self, &'static str> {
+        let (checked, crc) = bytes.split_at(CHECKED_LEN);
+        if bytes[..8] != *MAGIC {
+            return Err("segment header has no magic number");
+        }
+        if crc32c(checked).to_le_bytes() != crc {
+            return Err("segment header checksum does not match");
+        }
+        let mut cursor = Cursor::new(&checked[8..]);
+        let header = decode_fields(&mut cursor).ok_or("segment header has impossible fields")?;
+        header.ok_or("segment has an unknown format version")
+    }
+}
+
+/// `None` for impossible fields, `Some(None)` for a version from the future.
+fn decode_fields(cursor: &mut Cursor<'_>) -> Option<Option<SegmentHeader>> {
+    if cursor.u32()? != VERSION {
+        return Some(None);
+    }
+    Some(Some(SegmentHeader {
+        salt: Salt(cursor.u32()?),
+        store_id: cursor.u128()?,
+        id: SegmentId(cursor.u32()?),
+        origin: Origin::from_byte(cursor.u8()?)?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_comes_back_and_every_flipped_bit_is_noticed() {
+        let header = SegmentHeader {
+            salt: Salt(7),
+            store_id: 1 << 100,
+            id: SegmentId(12),
+            origin: Origin::Compaction,
+        };
+        let bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::decode(&changed).is_err(), "bit {bit}");
+        }
+    }
+}
