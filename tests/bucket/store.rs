@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use tierce_harness::{Connection, TempDir, free_port, wait_until};
+use tierce_harness::{Connection, TempDir, free_port, takes_up_to_seconds, wait_until};
 
 use super::restart::copy;
 use super::{
@@ -66,15 +66,22 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
     assert_eq!(contents(&mut server.connect()), expected);
 }
 
-/// The paths of all files in a directory, none if it is not there.
-fn names(dir: &Path) -> BTreeSet<PathBuf> {
+/// All that is below a directory with the times of its last changes, nothing if it is not there.
+fn changes_below(dir: &Path) -> BTreeSet<(PathBuf, Option<SystemTime>)> {
     let paths = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    paths.flat_map(|path| if path.is_dir() { names(&path) } else { [path].into() }).collect()
+    let with_those_below = |path: PathBuf| {
+        let changed = fs::metadata(&path).and_then(|found| found.modified()).ok();
+        let mut changes = changes_below(&path);
+        changes.insert((path, changed));
+        changes
+    };
+    paths.flat_map(with_those_below).collect()
 }
 
 /// As when a file system is unmounted: nothing may be written into what is left, which would leave a hole in the log.
 #[test]
 fn a_directory_that_goes_away_is_not_made_anew() {
+    takes_up_to_seconds(120);
     let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
     let root = bucket.path().join("root");
     let url = format!("file://{}", root.display());
@@ -101,9 +108,9 @@ fn a_directory_that_goes_away_is_not_made_anew() {
         // A request that was under way when it moved may have left an object; there is no answer to it, and no
         // other request leaves one.
         wait_until("nothing is written there", || {
-            let (before, failed) = (names(&root), failures(&mut c));
+            let (before, failed) = (changes_below(&root), failures(&mut c));
             wait_until("requests fail", || failures(&mut c) > failed + 2);
-            names(&root) == before
+            changes_below(&root) == before
         });
         _ = fs::remove_dir_all(&root);
         match round {

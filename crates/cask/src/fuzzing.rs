@@ -108,7 +108,7 @@ pub fn segment(data: &[u8]) {
     let mut scanner = Scanner::new(file.clone(), &path, SALT, parameters.origin(), len);
     let mut last = 0;
     loop {
-        match scanner.next().expect("this disk does not fail") {
+        match scanner.step().expect("this disk does not fail") {
             Step::Record(offset, record) => {
                 assert!(offset > last && offset.is_multiple_of(ALIGNMENT));
                 assert!(offset + record.header.record_len() <= len);

@@ -149,6 +149,7 @@ impl Default for CompactionOptions {
 /// Blocks of 128 KiB: enough for the device to be busy with, and all tails of a store together stay
 /// in a processor's cache. With four times as much, writing 4 KiB values is a fifth slower.
 const TAIL_BYTES_DEFAULT: u64 = 1 << 20;
+
 impl Options {
     pub(crate) fn if_missing(&self) -> IfMissing {
         let shards = self.shards.unwrap_or(SHARDS_DEFAULT);
@@ -158,7 +159,7 @@ impl Options {
         }
     }
 
-    /// What concerns the log alone.
+    /// Those of the log alone.
     pub(crate) fn log(&self) -> WalOptions {
         WalOptions {
             segment_size_bytes: self.segment_size_bytes,

@@ -7,18 +7,18 @@ use crate::names::{self, FileKind};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What is done where there is no store.
+/// For an opening where there is no store.
 pub enum IfMissing {
     Refuse,
     Make { index: IndexKind, shards: u32 },
 }
 
 /// Keeps other processes from opening the store.
-pub fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
+pub fn lock(disk: &dyn Disk, dir: &Path, if_missing: &IfMissing) -> Result<Box<dyn DiskLock>> {
     let path = names::lock(dir);
-    disk.lock(&path).map_err(|e| match e.kind() {
-        ErrorKind::WouldBlock => Error::Locked { path: path.clone() },
-        ErrorKind::NotFound => Error::NotAStore { path: dir.to_owned() },
+    disk.lock(&path).map_err(|e| match (e.kind(), if_missing) {
+        (ErrorKind::WouldBlock, _) => Error::Locked { path: path.clone() },
+        (ErrorKind::NotFound, IfMissing::Refuse) => Error::NotAStore { path: dir.to_owned() },
         _ => Error::io("lock", &path, e),
     })
 }

@@ -187,7 +187,7 @@ impl Error {
         Error::Io { action, path: path.to_owned(), source: Arc::new(source) }
     }
 
-    /// What is wrong at a place of a file.
+    /// Something is wrong at a place of a file.
     pub fn corrupt(path: &Path, offset: u64, what: &'static str) -> Self {
         Error::Corrupt { path: path.to_owned(), offset, what }
     }

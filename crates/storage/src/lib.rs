@@ -7,7 +7,7 @@
 //! * [`log`]: writes, and how they get through a tail into segments. [`Wal`]: a log on its own.
 //! * [`ColdStore`]: values without keys; the caller remembers their locations.
 //!
-//! What is hidden in the documentation is for `tierce-cask`, and changes with it.
+//! Modules that the documentation hides are for `tierce-cask`, and change with it.
 #![deny(unsafe_code)]
 
 pub mod disk;

@@ -24,9 +24,9 @@ use std::sync::Arc;
 const MAGIC: &[u8; 8] = b"TIERCETL";
 const VERSION: u32 = 1;
 /// Blocks in a ring: few, since each is written at once, and enough for some to be on their way.
-pub const SLOTS: usize = 8;
+pub(crate) const SLOTS: usize = 8;
 /// What follows the blocks: header and marks, one sector.
-pub const TRAILER_LEN: usize = 512;
+pub(crate) const TRAILER_LEN: usize = 512;
 /// Bytes of the header, at the beginning of the trailer.
 const HEADER_LEN: usize = 64;
 const CHECKED_LEN: usize = HEADER_LEN - 4;

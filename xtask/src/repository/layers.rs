@@ -474,8 +474,8 @@ fn what_points_upward_is_found() {
     ];
     assert_eq!(faults(&planted, &modules), expected);
     let manifest =
-        "[dependencies]\ntierce-cask.workspace = true\n[dev-dependencies]\ntierce-net = 1";
-    let expected = "crates/dash/Cargo.toml: `dash` must not use `cask`";
+        "[dependencies]\ntierce-storage.workspace = true\n[dev-dependencies]\ntierce-net = 1";
+    let expected = "crates/dash/Cargo.toml: `dash` must not use `storage`";
     assert_eq!(crate_faults("dash", manifest), [expected]);
     assert_eq!(crate_faults("keyspace", manifest), [""; 0]);
 }

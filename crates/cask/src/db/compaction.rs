@@ -438,7 +438,7 @@ impl<'a> Job<'a> {
         let mut scanner = Scanner::of(input)?;
         loop {
             let (before, mut written) = (scanner.position(), 0);
-            match scanner.next()? {
+            match scanner.step()? {
                 Step::Record(offset, record) => {
                     let from = Location::new(input.id, offset, record.header.record_len());
                     let is_tombstone = record.header.kind == Kind::Delete;

@@ -7,7 +7,7 @@
 //! * [`read`], [`range`], [`iter`], [`view`], [`snapshot`]: reading. [`scan`]: passes over the
 //!   disk that ranges share.
 //! * [`full_scan`]: all records in disk order.
-//! * [`seal`]: syncing, and finishing segments.
+//! * [`seal`]: hint files of finished segments, and closing.
 //! * [`compaction`]: reclaiming space.
 //! * [`reserve`]: space set aside for deletes and compaction on a full disk.
 //! * [`handle`]: the public interface, [`Db`](handle::Db).

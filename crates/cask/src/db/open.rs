@@ -1,5 +1,5 @@
-//! From a directory to an open store: `lock`, `load_manifest`, `sort_out_files`,
-//! `recover_segments`, `load_index`, in this order.
+//! From a directory to an open store: `lock`, `load_manifest`, `sort_out_files` of [`directory`], then
+//! `recover_segments` and `load_index`.
 
 use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
 use super::reserve::restore_reserve;
@@ -27,8 +27,8 @@ pub(crate) fn open(
     if options.create_if_missing {
         disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     }
-    let lock = directory::lock(&*disk, dir)?;
     let if_missing = options.if_missing();
+    let lock = directory::lock(&*disk, dir, &if_missing)?;
     let mut manifest = directory::load_manifest(&*disk, dir, Purpose::Database, if_missing)?;
     directory::sort_out_files(&*disk, dir, &mut manifest)?;
     let (direct_io, files_max) = (options.direct_io, options.open_files_max);

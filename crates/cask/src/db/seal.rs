@@ -1,4 +1,4 @@
-//! What a database adds to sealing: the hint files of finished segments, which read small records once more.
+//! Hint files of finished segments, for which small records are read once more, and closing.
 
 use super::reserve::restore_reserve;
 use super::store::Store;

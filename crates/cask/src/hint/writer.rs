@@ -62,7 +62,7 @@ impl HintBuilder {
     pub(crate) fn read(order: HintOrder, segment: &Segment) -> Result<(Self, Option<Error>)> {
         let (mut builder, mut scanner) = (Self::new(order), Scanner::of(segment)?);
         loop {
-            match scanner.next()? {
+            match scanner.step()? {
                 Step::Record(offset, record) => {
                     let (seq, len) = (record.header.seq, record.header.record_len());
                     let is_tombstone = record.header.kind == Kind::Delete;

@@ -50,9 +50,8 @@ const IDLE_CHECK_EVERY: Duration = Duration::from_millis(200);
 /// Between two looks at the segments.
 const CLEAN_EVERY: Duration = Duration::from_millis(500);
 
-/// When nothing that is in memory can go: the first pause, and the longest, if none follows in which something can.
+/// When nothing that is in memory can go.
 const PAUSE_IN_VAIN: Duration = Duration::from_millis(100);
-const PAUSE_IN_VAIN_MAX: Duration = Duration::from_millis(1600);
 
 /// After a failure of the disk.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -106,7 +105,8 @@ struct SpillerState {
     cleaning: Option<Cleaning>,
     cleaned: Instant,
     has_failed: bool,
-    pause_in_vain: Duration,
+    /// Counted memory when nothing could go. Nothing can go now if it is the same.
+    vain_at: Option<u64>,
 }
 
 impl SpillerState {
@@ -116,7 +116,7 @@ impl SpillerState {
             cleaning: None,
             cleaned: Instant::now(),
             has_failed: false,
-            pause_in_vain: PAUSE_IN_VAIN,
+            vain_at: None,
         }
     }
 }
@@ -154,6 +154,13 @@ fn run(work: &Work) {
 /// Moves values to disk until memory is at `target`. How long to wait afterwards.
 fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u64) -> Duration {
     let begun = Instant::now();
+    let told = work.keyspace.told_memory();
+    // Looking for what may go costs much, and a server may be as full as this for days.
+    if state.vain_at == Some(told) && !work.keyspace.is_short_of_memory() {
+        work.demand.is_stuck.store(false, Relaxed);
+        return PAUSE_IN_VAIN;
+    }
+    state.vain_at = None;
     loop {
         let found = gather(work, &mut state.batch, target);
         let spilled = match write(work, store, &mut state.batch, Origin::Memory) {
@@ -173,14 +180,10 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
         if work.keyspace.told_memory() <= target {
             return CHECK_EVERY;
         }
-        // Looking for what may go costs much. Whoever needs room calls, but not once it is known that there is none.
         if found == 0 {
-            let pause = state.pause_in_vain;
-            let longer = (2 * pause).min(PAUSE_IN_VAIN_MAX);
-            state.pause_in_vain = if is_stuck { PAUSE_IN_VAIN } else { longer };
-            return pause;
+            state.vain_at = Some(told);
+            return PAUSE_IN_VAIN;
         }
-        state.pause_in_vain = PAUSE_IN_VAIN;
         // Under a load that never ends this loop would not.
         if work.demand.calls.lock().ends || begun.elapsed() >= ROUND {
             return Duration::ZERO;

@@ -204,7 +204,7 @@ fn slow_commands_and_spikes_are_reported() {
     assert!(client.call("LATENCY DOCTOR").contains("latency-monitor-threshold"));
     client.check(&[("CONFIG SET latency-monitor-threshold 1", "OK"), ("DEBUG SLEEP 0.002", "OK")]);
     let latest = client.call("LATENCY LATEST");
-    assert!(latest.starts_with("[[command, :"), "{latest}");
+    assert!(latest.contains("[command, :"), "{latest}");
     assert!(client.call("LATENCY GRAPH command").starts_with("command - "));
     // On a busy machine, other commands may be slow as well.
     assert!(client.call("LATENCY DOCTOR").contains("command: "));
@@ -212,7 +212,7 @@ fn slow_commands_and_spikes_are_reported() {
     assert!(slow.contains("[DEBUG, SLEEP, 0.002]"), "{slow}");
     client.check(&[
         ("CONFIG SET latency-monitor-threshold 0 slowlog-log-slower-than -1", "OK"),
-        ("LATENCY RESET", ":1"),
+        ("LATENCY RESET command", ":1"),
         ("SLOWLOG RESET", "OK"),
         ("SLOWLOG LEN", ":0"),
     ]);

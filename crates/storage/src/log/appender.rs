@@ -95,7 +95,7 @@ impl Head {
     }
 
     /// Ends the segment being written and returns it.
-    pub fn close_run(&mut self) -> Option<Arc<Segment>> {
+    pub(crate) fn close_run(&mut self) -> Option<Arc<Segment>> {
         let end = self.end;
         let run = self.runs.back_mut().filter(|run| run.closed.is_none())?;
         run.closed = Some(end);
@@ -104,7 +104,7 @@ impl Head {
 }
 
 impl Appender {
-    pub fn new(number: u32, geometry: Geometry, direct_writes: bool) -> Self {
+    pub(crate) fn new(number: u32, geometry: Geometry, direct_writes: bool) -> Self {
         Appender {
             number,
             geometry,
@@ -119,7 +119,7 @@ impl Appender {
     }
 
     /// The longest wait of a writer for the disk, since this was called last.
-    pub fn take_longest_wait(&self) -> Duration {
+    pub(crate) fn take_longest_wait(&self) -> Duration {
         Duration::from_nanos(self.longest_wait_nanos.swap(0, Ordering::Relaxed))
     }
 

@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What the records of a log are for. The provided methods are those of a log alone.
+/// The user of a log: nothing, or a database on top of it. The provided methods are those of a log alone.
 pub trait Owner: Send + Sync + 'static {
     fn files(&self) -> &LogFiles;
 
@@ -26,7 +26,7 @@ pub trait Owner: Send + Sync + 'static {
         action()
     }
 
-    /// Whether there is no space for what can wait.
+    /// True while there is no space for what can wait.
     fn is_short_of_space(&self) -> bool {
         false
     }
@@ -60,13 +60,13 @@ pub struct LogFiles {
     pub next_seq: AtomicU64,
     /// Empty segments for writers to go on with, one a shard, made in the background: creating one
     /// takes several syncs, which a writer should not wait for.
-    pub spares: Mutex<Vec<Arc<Segment>>>,
+    pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
     /// Immutable segments: no record is appended any more, and they are not sealed yet, with their shards.
-    pub immutable: Mutex<Vec<(u32, Arc<Segment>)>>,
+    pub(crate) immutable: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Only one thread makes spares, and only one seals or drops segments, at a time. Who holds one of
     /// these has looked afterwards whether the log is open, for closing waits for all of them.
     pub(super) preparing: Mutex<()>,
-    pub sealing: Mutex<()>,
+    pub(crate) sealing: Mutex<()>,
     /// Shards that have no tail yet.
     tails_missing: AtomicU64,
     pub wakeup: Wakeup,
@@ -77,22 +77,16 @@ pub struct LogFiles {
     lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
-impl Owner for LogFiles {
-    fn files(&self) -> &LogFiles {
-        self
-    }
-}
-
 /// Lets background threads sleep until there is something to do.
 #[derive(Default)]
 pub struct Wakeup {
-    pub stop: Mutex<bool>,
-    pub changed: Condvar,
+    pub(super) stop: Mutex<bool>,
+    pub(super) changed: Condvar,
 }
 
 /// Lets flushers sleep until there is a complete block.
 #[derive(Default)]
-pub struct FlushWakeup {
+pub(crate) struct FlushWakeup {
     notified: AtomicBool,
     stopped: Mutex<bool>,
     changed: Condvar,
@@ -169,7 +163,7 @@ impl LogFiles {
         self.geometry().page_len()
     }
 
-    /// How many shards have no tail yet.
+    /// The number of shards without a tail.
     pub fn tails_missing(&self) -> u64 {
         self.tails_missing.load(Ordering::Relaxed)
     }
@@ -304,7 +298,7 @@ impl LogFiles {
     }
 
     /// Has a spare segment ready for every shard.
-    pub fn prepare_spares(&self, owner: &impl Owner) -> Result<()> {
+    pub(crate) fn prepare_spares(&self, owner: &impl Owner) -> Result<()> {
         let _one_at_a_time = self.preparing.lock();
         while self.spares.lock().len() < self.appenders.len() {
             self.check_writable()?;
@@ -325,7 +319,7 @@ impl LogFiles {
         }
     }
 
-    pub fn set_state(
+    pub(crate) fn set_state(
         &self,
         owner: &impl Owner,
         id: SegmentId,
@@ -363,7 +357,7 @@ impl LogFiles {
     }
 
     /// Takes over a segment to which nothing will be appended.
-    pub fn add_immutable(&self, shard: u32, segment: Arc<Segment>) {
+    pub(crate) fn add_immutable(&self, shard: u32, segment: Arc<Segment>) {
         self.immutable.lock().push((shard, segment));
         if self.options.background_threads {
             self.wakeup.changed.notify_all();

@@ -75,7 +75,7 @@ impl Flush {
 
 impl Appender {
     /// Writes everything that can be written for good: complete blocks and closed segments.
-    pub fn flush_blocks(
+    pub(crate) fn flush_blocks(
         &self,
         owner: &impl Owner,
         flush: &mut MutexGuard<'_, Flush>,
@@ -97,7 +97,7 @@ impl Appender {
     }
 
     /// As [`Self::flush_blocks`], unless another thread is at it.
-    pub fn flush_if_idle(&self, owner: &impl Owner) -> Result<()> {
+    pub(crate) fn flush_if_idle(&self, owner: &impl Owner) -> Result<()> {
         match self.flush.try_lock() {
             Some(mut flush) => self.flush_blocks(owner, &mut flush),
             None => Ok(()),
@@ -144,7 +144,7 @@ impl Appender {
     }
 
     /// Writes everything up to the end of a closed segment.
-    pub fn flush_segment(&self, owner: &impl Owner, segment: &Segment) -> Result<()> {
+    pub(crate) fn flush_segment(&self, owner: &impl Owner, segment: &Segment) -> Result<()> {
         if segment.is_flushed() {
             return Ok(());
         }

@@ -1,17 +1,19 @@
-//! How a log is written.
+//! Options of a log, and what a small device makes of them.
 
 use crate::compression::Compression;
 use crate::disk::Space;
 use crate::error::{Error, Result};
 use crate::tail::Geometry;
 
-/// How to open a [`Wal`](crate::Wal).
+/// Options of a [`Wal`](crate::Wal).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalOptions {
-    /// A segment is finished when it has reached this length.
+    /// A segment is finished when it has reached this length, 256 bytes to 1 GiB. It is at most a quarter of the device,
+    /// but 1 MiB in any case.
     pub segment_size_bytes: u64,
     /// Length of the file, mapped into memory, in which records are before they are written to a segment, in
-    /// blocks of an eighth of it. At least 1 KiB, at most 8 MiB, and on a small device a sixteenth of it.
+    /// blocks of an eighth of it. At least 1 KiB; more than 8 MiB is taken for 8 MiB. It is at most a sixteenth of the
+    /// device, but 64 KiB in any case.
     pub tail_bytes: u64,
     /// How values are compressed.
     pub compression: Compression,
@@ -46,7 +48,7 @@ const SEGMENT_SIZE_FITTED_MIN: u64 = 1 << 20;
 
 impl WalOptions {
     /// Makes tails and segments smaller for `shards` shards on a device that is small for them.
-    pub fn fit_to_device(&mut self, space: Option<Space>, shards: u32) {
+    pub(super) fn fit_to_device(&mut self, space: Option<Space>, shards: u32) {
         let Some(space) = space else { return };
         let share = |part| space.total / part / u64::from(shards.max(1));
         let fitted = |wanted: u64, share: u64, min: u64| wanted.min(share.max(min));
@@ -55,10 +57,12 @@ impl WalOptions {
             fitted(self.segment_size_bytes, share(SEGMENTS_PART), SEGMENT_SIZE_FITTED_MIN);
     }
 
+    #[doc(hidden)]
     pub fn tail_geometry(&self) -> Geometry {
         Geometry::of_len(self.tail_bytes)
     }
 
+    #[doc(hidden)]
     pub fn validate(&self) -> Result<()> {
         let invalid = |option, detail: String| Err(Error::InvalidOption { option, detail });
         if !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&self.segment_size_bytes) {

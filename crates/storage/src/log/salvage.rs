@@ -39,7 +39,7 @@ pub struct TornTail {
 }
 
 /// How a segment ends that was being written.
-pub struct Ending {
+pub(crate) struct Ending {
     /// Behind its last good record, be it in the file or in the tail.
     pub end: u64,
     /// What the file lacks of it.
@@ -50,7 +50,7 @@ pub struct Ending {
 
 /// Bytes for a place in a segment.
 #[derive(Clone)]
-pub struct Patch {
+pub(crate) struct Patch {
     pub offset: u64,
     pub bytes: Vec<u8>,
 }
@@ -82,7 +82,7 @@ pub fn load_tails(
 ///
 /// # Errors
 /// When a later record vouches that the place where they end was durable once.
-pub fn find_end(
+pub(crate) fn find_end(
     segment: &Segment,
     tails: &[TailImage],
     mut tell: impl FnMut(u64),
@@ -163,7 +163,7 @@ pub fn complete_segment(segment: &Segment, tails: &[TailImage]) -> Result<Option
 /// Reads on until the records stop; returns why, unless at the end of the input.
 fn last_step(scanner: &mut Scanner, tell: &mut impl FnMut(u64)) -> Result<Option<&'static str>> {
     loop {
-        match scanner.next()? {
+        match scanner.step()? {
             Step::Record(offset, _) => tell(offset),
             Step::End => return Ok(None),
             Step::Damaged(_, damage) => return Ok(Some(damage.0)),
@@ -194,7 +194,7 @@ impl Patch {
 }
 
 /// A file to be read as if some places in it had other bytes.
-pub struct Patched {
+pub(crate) struct Patched {
     file: Arc<dyn DiskFile>,
     patches: Vec<Patch>,
     pub len: u64,

@@ -10,7 +10,7 @@ use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use std::sync::Arc;
 
-/// What writers had in hand when a log was closed to them: whether it was writable, and the segments of its shards.
+/// Left by writers when a log was closed to them: whether it was writable, and the segments of its shards.
 #[must_use = "the log is not closed yet"]
 pub struct LeftOpen {
     was_writable: Result<()>,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How much of a shard is durable, and who is syncing it.
 #[derive(Default)]
-pub struct SyncGroup(Mutex<SyncState>);
+pub(crate) struct SyncGroup(Mutex<SyncState>);
 
 #[derive(Default)]
 struct SyncState {
@@ -115,12 +115,12 @@ impl Appender {
     }
 
     /// Up to where the log is durable.
-    pub fn durable(&self) -> LogOffset {
+    pub(crate) fn durable(&self) -> LogOffset {
         self.sync.0.lock().durable
     }
 
     /// Makes everything published so far durable.
-    pub fn sync_all(&self, owner: &impl Owner) -> Result<()> {
+    pub(crate) fn sync_all(&self, owner: &impl Owner) -> Result<()> {
         let end = self.head.lock().end;
         self.sync_to(owner, end).map(drop)
     }

@@ -43,9 +43,9 @@ impl<O: Owner> Threads<O> {
             return Ok(());
         }
         for first in 0..FLUSHERS {
-            self.spawn("cask-flush", move |owner| flush(owner, first))?;
+            self.spawn("log-flush", move |owner| flush(owner, first))?;
         }
-        self.spawn("cask-seal", seal)
+        self.spawn("log-seal", seal)
     }
 
     pub fn spawn(

@@ -159,6 +159,7 @@ impl Segment {
         SegmentHeader { salt: self.salt, store_id, id: self.id, origin: self.origin }
     }
 
+    #[expect(clippy::len_without_is_empty, reason = "it has a header at least")]
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
@@ -264,16 +265,16 @@ impl Segment {
     }
 
     /// Called by the flusher when the file has the blocks before this offset.
-    pub fn set_flushed(&self, offset: u64) {
+    pub(crate) fn set_flushed(&self, offset: u64) {
         self.flushed.store(offset, Ordering::Release);
     }
 
     /// Called by the flusher when the file has everything.
-    pub fn set_all_flushed(&self) {
+    pub(crate) fn set_all_flushed(&self) {
         self.set_flushed(ALL_FLUSHED);
     }
 
-    pub fn is_flushed(&self) -> bool {
+    pub(crate) fn is_flushed(&self) -> bool {
         self.flushed.load(Ordering::Acquire) == ALL_FLUSHED
     }
 
@@ -293,7 +294,7 @@ impl Segment {
 
     /// Whether space is set aside up to `len`.
     #[inline]
-    pub fn has_space(&self, len: u64) -> bool {
+    pub(crate) fn has_space(&self, len: u64) -> bool {
         len <= self.reserved.load(Ordering::Relaxed)
     }
 
@@ -369,7 +370,7 @@ impl Segment {
         self.open_file(OpenMode::ReadOnly)
     }
 
-    pub fn open_file(&self, mode: OpenMode) -> Result<Arc<dyn DiskFile>> {
+    pub(crate) fn open_file(&self, mode: OpenMode) -> Result<Arc<dyn DiskFile>> {
         match self.home.disk.open(&self.path, mode) {
             Ok(file) => Ok(file),
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -460,7 +461,7 @@ impl Drop for Segment {
 }
 
 /// Reads and verifies a segment's header.
-pub fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHeader> {
+pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHeader> {
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
     match read_exact_at(file, &mut bytes, 0) {
         Ok(()) => SegmentHeader::decode(&bytes).map_err(|what| Error::corrupt(path, 0, what)),

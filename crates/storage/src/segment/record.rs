@@ -101,6 +101,7 @@ impl<'a> Record<'a> {
 
 impl Header {
     /// Bytes before the key.
+    #[expect(clippy::len_without_is_empty, reason = "a header has bytes")]
     pub fn len(&self) -> usize {
         header_len(self.expiry.is_some(), self.version.is_some())
     }

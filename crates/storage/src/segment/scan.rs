@@ -82,7 +82,7 @@ impl Scanner {
     }
 
     /// The next put or delete.
-    pub fn next(&mut self) -> Result<Step<'_>> {
+    pub fn step(&mut self) -> Result<Step<'_>> {
         loop {
             let at = self.position;
             if at >= self.len && self.members == 0 {

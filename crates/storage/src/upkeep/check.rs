@@ -1,9 +1,9 @@
-//! Verifying everything: the manifest, every record of every segment, every hint file.
+//! Verifying everything: the manifest, every record of every segment, and by its caller every hint file.
 //!
 //! Nothing is changed, and nothing stops at the first problem. Opening verifies less: it trusts a
 //! sealed segment with a valid hint file until a record is read.
 
-use crate::directory;
+use crate::directory::{self, IfMissing};
 use crate::disk::{Disk, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
@@ -94,8 +94,8 @@ pub fn check_files(
         if let Err(error) = check_segment(&segment, entry, &tails, &mut report, &mut tell) {
             report.problems.push(error);
         }
-        let is_sealed = matches!(entry.state, SegmentState::Sealed { .. });
-        if is_sealed && manifest.purpose == Purpose::Database {
+        let is_whole = entry.state == SegmentState::Sealed { len: segment.len() };
+        if is_whole && manifest.purpose == Purpose::Database {
             report.hints_missing += usize::from(!has_hint(&home, &manifest, &segment));
         }
         report.segments += 1;
@@ -125,7 +125,7 @@ pub(crate) fn lock_store_on(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate
     if !paths.iter().any(|path| is_of_store(path)) {
         return Err(not_a_store());
     }
-    directory::lock(disk, dir)
+    directory::lock(disk, dir, &IfMissing::Refuse)
 }
 
 pub(crate) fn home(disk: Arc<dyn Disk>, dir: &Path, store_id: u128) -> Arc<SegmentHome> {
@@ -171,7 +171,7 @@ fn check_segment(
     }
     let mut scanner = Scanner::of(segment)?;
     let (offset, damage) = loop {
-        match scanner.next()? {
+        match scanner.step()? {
             Step::Record(offset, _) => count(offset),
             Step::End => return Ok(()),
             Step::Damaged(offset, damage) => break (offset, damage),

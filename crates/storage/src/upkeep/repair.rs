@@ -12,7 +12,7 @@
 //!   and not yet removed.
 
 use super::check::home;
-use crate::directory;
+use crate::directory::{self, IfMissing};
 use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
@@ -71,7 +71,8 @@ pub fn repair_on(
 ) -> Result<RepairReport> {
     let _old_lock = super::check::lock_store_on(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
-    let _new_lock = directory::lock(&*disk, to)?;
+    let if_missing = IfMissing::Make { index: IndexKind::default(), shards: SHARDS_DEFAULT };
+    let _new_lock = directory::lock(&*disk, to, &if_missing)?;
     refuse_existing(&*disk, to)?;
     let old = match Manifest::load(&*disk, from) {
         // It is not damaged, and what it says would be lost.

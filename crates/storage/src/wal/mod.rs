@@ -3,7 +3,7 @@
 //! Records come back in the order they were appended. The log keeps a contiguous run of them: the caller can
 //! drop a beginning ([`Wal::rotate`], [`Wal::drop_before`]), and a crash can only lose an end.
 //!
-//! The parts are those of the database: a shard with its tail, segments, a manifest.
+//! It is one shard of [`log`](crate::log), with nothing on top.
 
 pub(crate) mod recovery;
 
@@ -12,7 +12,7 @@ use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::appender::Appender;
-use crate::log::files::LogFiles;
+use crate::log::files::{LogFiles, Owner};
 use crate::log::options::WalOptions;
 use crate::log::threads::Threads;
 use crate::log::write::Write;
@@ -43,10 +43,19 @@ pub struct WalMark {
     first_seq: u64,
 }
 
+/// The files of a log with nothing on top.
+struct Alone(LogFiles);
+
+impl Owner for Alone {
+    fn files(&self) -> &LogFiles {
+        &self.0
+    }
+}
+
 /// An open log. It is closed by [`Wal::close`] or when it is dropped.
 pub struct Wal {
-    files: Arc<LogFiles>,
-    threads: Mutex<Threads<LogFiles>>,
+    log: Arc<Alone>,
+    threads: Mutex<Threads<Alone>>,
 }
 
 impl Wal {
@@ -79,15 +88,15 @@ impl Wal {
         replay: impl FnMut(&[u8]) -> Result<(), String>,
     ) -> Result<(Self, WalRecovery)> {
         let (files, recovery) = recovery::open(disk, dir, options, &mut Replay::new(replay))?;
-        let files = Arc::new(files);
+        let log = Arc::new(Alone(files));
         // So that the first writer need not wait for a segment.
-        match files.prepare_spares(&*files) {
+        match log.0.prepare_spares(&*log) {
             // The first writer has to try again, and reports what is missing.
             Err(error) if error.is_transient() => {}
             prepared => prepared?,
         }
-        let threads = Mutex::new(Threads::new(&files));
-        Ok((Wal { files, threads }, recovery))
+        let threads = Mutex::new(Threads::new(&log));
+        Ok((Wal { log, threads }, recovery))
     }
 
     /// Starts the threads that the options ask for, once.
@@ -115,7 +124,7 @@ impl Wal {
     }
 
     fn appender(&self) -> &Appender {
-        &self.files.appenders[0]
+        &self.log.0.appenders[0]
     }
 
     /// Appends a record. When this returns, the record survives the death of the process, and so
@@ -131,8 +140,8 @@ impl Wal {
         if record.len() > WAL_RECORD_LEN_MAX {
             return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
         }
-        let mut write = Write::record(self.files.options.compression, record, FRAME.take());
-        let appended = self.appender().append(&*self.files, &mut write, |_, _| {}).map(drop);
+        let mut write = Write::record(self.log.0.options.compression, record, FRAME.take());
+        let appended = self.appender().append(&*self.log, &mut write, |_, _| {}).map(drop);
         if write.frame.capacity() <= FRAME_KEPT_BYTES_MAX {
             FRAME.set(write.frame);
         }
@@ -148,7 +157,7 @@ impl Wal {
     /// Whether there has ever been a record in it, be it that all were dropped since.
     pub fn was_ever_written(&self) -> bool {
         const FIRST_SEQ: u64 = 1;
-        self.files.next_seq.load(Ordering::Acquire) > FIRST_SEQ
+        self.log.0.next_seq.load(Ordering::Acquire) > FIRST_SEQ
     }
 
     /// Where the log ends: a number that grows with every record.
@@ -163,26 +172,26 @@ impl Wal {
 
     /// Makes everything appended so far durable. Returns up to where.
     pub fn sync(&self) -> Result<u64> {
-        self.appender().sync_all(&*self.files)?;
+        self.appender().sync_all(&*self.log)?;
         Ok(self.durable())
     }
 
     /// Bytes of the log on disk.
     pub fn bytes(&self) -> u64 {
-        self.files.segments.read().values().map(|segment| segment.len()).sum()
+        self.log.0.segments.read().values().map(|segment| segment.len()).sum()
     }
 
     /// Goes on in a new segment: what is appended from now on can be kept without what came before.
     pub fn rotate(&self) -> Result<WalMark> {
-        self.files.check_writable()?;
-        self.files.prepare_spares(&*self.files)?;
+        self.log.0.check_writable()?;
+        self.log.0.prepare_spares(&*self.log)?;
         let mut head = self.appender().lock();
         if let Some(full) = head.close_run() {
-            self.files.add_immutable(0, full);
+            self.log.0.add_immutable(0, full);
         }
         // A segment is in use from when a writer takes it, which needs the shard's lock.
-        let before = self.files.segments.read().keys().copied().collect();
-        Ok(WalMark { before, first_seq: self.files.next_seq.load(Ordering::Acquire) })
+        let before = self.log.0.segments.read().keys().copied().collect();
+        Ok(WalMark { before, first_seq: self.log.0.next_seq.load(Ordering::Acquire) })
     }
 
     /// Removes what came before a mark, after making durable what came behind it. Returns the bytes
@@ -190,9 +199,9 @@ impl Wal {
     pub fn drop_before(&self, mark: &WalMark) -> Result<u64> {
         self.sync()?;
         // What goes is not sealed meanwhile, nor afterwards.
-        let _sealing = self.files.sealing.lock();
-        self.files.check_writable()?;
-        self.files.update_manifest(&*self.files, |manifest| {
+        let _sealing = self.log.0.sealing.lock();
+        self.log.0.check_writable()?;
+        self.log.0.update_manifest(&*self.log, |manifest| {
             manifest.first_seq = manifest.first_seq.max(mark.first_seq);
             for id in &mark.before {
                 if let Some(entry) = manifest.segments.get_mut(id) {
@@ -200,20 +209,20 @@ impl Wal {
                 }
             }
         })?;
-        self.files.immutable.lock().retain(|(_, immutable)| !mark.before.contains(&immutable.id));
-        let gone = self.files.take_out(mark.before.iter().copied());
+        self.log.0.immutable.lock().retain(|(_, immutable)| !mark.before.contains(&immutable.id));
+        let gone = self.log.0.take_out(mark.before.iter().copied());
         Ok(gone.iter().map(|segment| segment.len()).sum())
     }
 
     /// Makes everything durable and closes the log.
     pub fn close(&self) -> Result<()> {
         self.threads.lock().stop();
-        if self.files.check_open().is_err() {
+        if self.log.0.check_open().is_err() {
             return Ok(());
         }
-        let left = self.files.close_to_writers();
-        let sealed = self.files.seal_all(&*self.files, left);
-        self.files.unlock();
+        let left = self.log.0.close_to_writers();
+        let sealed = self.log.0.seal_all(&*self.log, left);
+        self.log.0.unlock();
         sealed
     }
 }
@@ -253,9 +262,9 @@ mod tests {
         wal.append(b"old").unwrap();
         // The sealing thread has just made a spare segment, and the log rotates before it can
         // put it with the others.
-        let spare = wal.files.create_segment(&*wal.files, Origin::Log).unwrap();
+        let spare = wal.log.0.create_segment(&*wal.log, Origin::Log).unwrap();
         let mark = wal.rotate().unwrap();
-        wal.files.spares.lock().push(spare);
+        wal.log.0.spares.lock().push(spare);
         wal.append(b"new").unwrap();
         wal.drop_before(&mark).unwrap();
         wal.close().unwrap();
@@ -270,7 +279,7 @@ mod tests {
         let wal = open(&disk, &mut records);
         wal.append(b"old").unwrap();
         let mark = wal.rotate().unwrap();
-        assert_eq!(wal.files.immutable.lock().len(), 1, "it is still to be sealed");
+        assert_eq!(wal.log.0.immutable.lock().len(), 1, "it is still to be sealed");
         wal.append(b"new").unwrap();
         // There is no space for the next replacement of the manifest.
         disk.inject_os_error(Fault::Open, 0, libc::ENOSPC);
@@ -278,8 +287,8 @@ mod tests {
             assert!(error.is_no_space(), "{error}");
             wal.drop_before(&mark).unwrap();
         }
-        wal.files.seal_immutable(&*wal.files).unwrap();
-        let listed = wal.files.manifest.lock().segments.clone();
+        wal.log.0.seal_immutable(&*wal.log).unwrap();
+        let listed = wal.log.0.manifest.lock().segments.clone();
         for id in &mark.before {
             assert!(listed.get(id).is_none_or(|entry| entry.state == SegmentState::Obsolete));
         }

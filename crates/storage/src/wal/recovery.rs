@@ -54,7 +54,7 @@ impl<F: FnMut(&[u8]) -> Result<(), String>> Replay<F> {
     fn segment(&mut self, segment: &Arc<Segment>) -> Result<Option<u64>> {
         let mut records = Scanner::of(segment)?;
         loop {
-            let (offset, record) = match records.next()? {
+            let (offset, record) = match records.step()? {
                 Step::Record(offset, record) => (offset, record),
                 Step::End => return Ok(None),
                 Step::Damaged(offset, damage) => {
@@ -85,8 +85,8 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
 ) -> Result<(LogFiles, WalRecovery)> {
     options.validate()?;
     disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-    let lock = directory::lock(&*disk, dir)?;
     let if_missing = IfMissing::Make { index: IndexKind::Hash, shards: SHARDS };
+    let lock = directory::lock(&*disk, dir, &if_missing)?;
     let mut manifest = directory::load_manifest(&*disk, dir, Purpose::Log, if_missing)?;
     let is_new = manifest.segments.is_empty();
     directory::sort_out_files(&*disk, dir, &mut manifest)?;
@@ -135,7 +135,7 @@ fn complete_segments(
             SegmentState::Sealed { len } => segment.check_len(len)?,
             _ => recovery.torn_tails.extend(complete_segment(&segment, &tails)?),
         }
-        let first = match Scanner::of(&segment)?.next()? {
+        let first = match Scanner::of(&segment)?.step()? {
             Step::Record(_, record) => Some(record.header.seq),
             Step::End => None,
             Step::Damaged(offset, damage) => {

@@ -8,7 +8,7 @@
 //! | batch | `Batch`: the operations of the shards that a thread holds locked | `batch` |
 //! | record | the bytes of a batch or, if that is long, of a piece of it | `piece` |
 //! | log | [`LogSink`]: engine's `Feed`, for followers, and `DurableLog`, for the disk | `sink` |
-//! | segment | cask's `Wal`, and the `Tail` of the segment that it writes to | |
+//! | segment | storage's `Wal`, and the `Tail` of the segment that it writes to | |
 //!
 //! An operation states the new value of a key, not the request, so replaying one twice, or on top of a later state of
 //! another key, does no harm. `sift` tells which records of a log are changes.
