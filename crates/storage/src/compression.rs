@@ -35,7 +35,12 @@ pub enum Compression {
 const COMPRESS_LEN_MIN: usize = 32;
 
 /// A value made ready for a record: the method's id and the bytes.
+#[inline]
 pub fn compress<'a>(method: Compression, value: &'a [u8], out: &'a mut Vec<u8>) -> (u8, &'a [u8]) {
+    if method == Compression::None { (0, value) } else { try_to_compress(method, value, out) }
+}
+
+fn try_to_compress<'a>(method: Compression, value: &'a [u8], out: &'a mut Vec<u8>) -> (u8, &'a [u8]) {
     if value.len() < COMPRESS_LEN_MIN {
         return (0, value);
     }

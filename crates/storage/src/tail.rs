@@ -12,7 +12,7 @@
 //!   mark covers whole records, which were acknowledged or about to be.
 
 use crate::bytes::Cursor;
-use crate::checksum::crc32c;
+use crate::checksum::{crc32c, crc32c_of_words};
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskMap, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
 use crate::location::{ALIGNMENT, SEGMENT_LEN_MAX, SegmentId};
@@ -85,6 +85,11 @@ impl Geometry {
         at - at % self.ring_len() + self.ring_len()
     }
 
+    /// The block that a byte at `at` lies in.
+    pub fn block(self, at: LogOffset) -> OpenBlock {
+        OpenBlock { end: self.floor(at) + self.block_len, mark_at: self.mark_at(self.slot(at)) }
+    }
+
     fn slot(self, at: LogOffset) -> usize {
         (at / self.block_len) as usize % SLOTS
     }
@@ -92,6 +97,13 @@ impl Geometry {
     fn mark_at(self, slot: usize) -> usize {
         self.ring_len() as usize + HEADER_LEN + slot * MARK_LEN
     }
+}
+
+/// A block of the log that is being filled. Kept from one write to the next, since finding it takes divisions.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct OpenBlock {
+    pub end: LogOffset,
+    mark_at: usize,
 }
 
 /// What a slot holds: the block of `segment` in which the byte before `end` stands, up to there.
@@ -122,7 +134,7 @@ impl Mark {
 }
 
 fn check(fields: u64) -> u64 {
-    u64::from(crc32c(&fields.to_le_bytes())) & ((1 << CHECK_BITS) - 1)
+    u64::from(crc32c_of_words([fields])) & ((1 << CHECK_BITS) - 1)
 }
 
 /// The tail of a shard that is being written.
@@ -188,16 +200,22 @@ impl Tail {
     /// begins at `base`.
     pub fn mark(&self, segment: SegmentId, base: LogOffset, block: LogOffset, to: LogOffset) {
         debug_assert_eq!(block, self.geometry.floor(block));
-        let mut block = block;
-        while block < to {
-            let end = to.min(block + self.geometry.block_len) - base;
-            let word = Mark { segment, end }.encode().to_le_bytes();
-            let mut twice = [0; MARK_LEN];
-            twice[..8].copy_from_slice(&word);
-            twice[8..].copy_from_slice(&word);
-            self.map.write(self.geometry.mark_at(self.geometry.slot(block)), &twice);
-            block += self.geometry.block_len;
+        let mut at = block;
+        while at < to {
+            let block = self.geometry.block(at);
+            self.mark_block(block, segment, to.min(block.end) - base);
+            at = block.end;
         }
+    }
+
+    /// Marks the slot of a block as filled up to `end` of a segment.
+    #[inline]
+    pub fn mark_block(&self, block: OpenBlock, segment: SegmentId, end: u64) {
+        let word = Mark { segment, end }.encode().to_le_bytes();
+        let mut twice = [0; MARK_LEN];
+        twice[..8].copy_from_slice(&word);
+        twice[8..].copy_from_slice(&word);
+        self.map.write(block.mark_at, &twice);
     }
 }
 

@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::location::SEGMENT_LEN_MAX;
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
-use crate::tail::{Geometry, LogOffset, Tail};
+use crate::tail::{Geometry, LogOffset, OpenBlock, Tail};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -67,6 +67,10 @@ pub struct Head {
     pub(super) tail: Option<Arc<Tail>>,
     pub(super) runs: VecDeque<Run>,
     pub(super) end: LogOffset,
+    /// Up to here writes fit into the segment being written, its space that is set aside, and the tail.
+    room_end: LogOffset,
+    /// The block in which the last write ended.
+    block: OpenBlock,
 }
 
 /// A piece of the log: a segment.
@@ -99,6 +103,7 @@ impl Head {
         let end = self.end;
         let run = self.runs.back_mut().filter(|run| run.closed.is_none())?;
         run.closed = Some(end);
+        self.room_end = 0;
         Some(run.segment.clone())
     }
 }
@@ -219,8 +224,11 @@ impl Appender {
         apply: &mut impl FnMut(&Write, Appended<'_>),
     ) -> Result<Tried> {
         owner.files().check_writable()?;
-        let geometry = self.geometry;
-        let (len, ring_len) = (write.frame.len() as u64, geometry.ring_len());
+        let len = write.frame.len() as u64;
+        if head.end + len <= head.room_end {
+            return Ok(Tried::Put(self.put(owner, head, write, apply)));
+        }
+        let (geometry, ring_len) = (self.geometry, self.geometry.ring_len());
         if len > ring_len / 2 {
             return Ok(Tried::TooLong);
         }
@@ -239,7 +247,18 @@ impl Appender {
             self.timed(|| self.rotate(owner, head))?;
         }
         self.set_space_aside(owner, head, write)?;
+        head.room_end = self.room_end(owner, head, flushed);
         Ok(Tried::Put(self.put(owner, head, write, apply)))
+    }
+
+    /// Up to where writes need no look at the segment, its space and the tail. Less than half a tail at a time:
+    /// longer writes do not go there.
+    fn room_end(&self, owner: &impl Owner, head: &Head, flushed: LogOffset) -> LogOffset {
+        let run = head.open_run().expect("there is room in a segment");
+        let segment_end = run.base + owner.files().options.segment_size_bytes;
+        let space_end = (run.base + run.segment.space()).saturating_sub(self.geometry.block_len);
+        let ring_len = self.geometry.ring_len();
+        (flushed + ring_len).min(head.end + ring_len / 2).min(segment_end).min(space_end)
     }
 
     /// Whether the segment being written can take so much more.
@@ -307,12 +326,17 @@ impl Appender {
         // block also sees that the older one was flushed.
         fence(Ordering::Release);
         tail.write(start, &write.frame);
-        let block = self.geometry.floor(start);
-        tail.mark(segment.id, base, block, end);
+        let is_complete = end >= head.block.end;
+        if is_complete {
+            tail.mark(segment.id, base, self.geometry.floor(start), end);
+            head.block = self.geometry.block(end);
+        } else {
+            tail.mark_block(head.block, segment.id, end - base);
+        }
         segment.set_len(end - base);
         apply(write, Appended { segment, offset, seq });
         head.end = end;
-        if end >= block + self.geometry.block_len {
+        if is_complete {
             owner.files().block_is_complete();
         }
         end

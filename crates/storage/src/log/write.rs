@@ -75,10 +75,10 @@ impl Write {
     /// Gives the records their numbers, counting from `seq`, and their places.
     pub fn stamp(&mut self, seq: u64, synced: u64, salt: Salt, offset: u64) {
         debug_assert!(offset + self.frame.len() as u64 <= SEGMENT_LEN_MAX);
-        if matches!(self.ops, Ops::Batch(_)) {
-            stamp(&mut self.frame, seq, synced, salt, offset);
-        }
-        for (op, seq) in self.ops.as_slice().iter().zip(seq..) {
+        // The first one, or the head of a batch.
+        stamp(&mut self.frame, seq, synced, salt, offset);
+        let Ops::Batch(ops) = &self.ops else { return };
+        for (op, seq) in ops.iter().zip(seq..) {
             stamp(&mut self.frame[op.start..], seq, synced, salt, offset + op.start as u64);
         }
     }

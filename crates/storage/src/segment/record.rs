@@ -7,7 +7,7 @@
 //! A batch is a record of kind [`Kind::Batch`] whose value counts the members, followed by the members; it
 //! exists only if complete.
 
-use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_at_location, crc32c_of_location};
+use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_location, crc32c_of_words};
 use crate::location::{ALIGNMENT, SEQ_MAX};
 use crate::{KEY_LEN_MAX, WAL_RECORD_LEN_MAX};
 
@@ -231,9 +231,7 @@ pub fn encode(out: &mut Vec<u8>, fields: &Fields<'_>) {
         out.extend_from_slice(fields.key);
     }
     out.extend_from_slice(fields.value);
-    let padding = padded(len as u64) as usize - len;
-    out.extend_from_slice(&[0; ALIGNMENT as usize]);
-    out.truncate(start + len + padding);
+    out.resize(start + padded(len as u64) as usize, 0);
     let body_crc = crc32c(&out[start + header_len..]);
     out[start + 4..start + 8].copy_from_slice(&body_crc.to_le_bytes());
 }
@@ -260,16 +258,24 @@ pub fn encode_batch_head(out: &mut Vec<u8>, members: u32, members_len: u64) {
 /// Gives the record at the start of `record` its place in the order and in the segment.
 pub fn stamp(record: &mut [u8], seq: u64, synced: u64, salt: Salt, offset: u64) {
     debug_assert!(offset.is_multiple_of(ALIGNMENT));
-    let flags = u16_at(record, 26);
-    let len = header_len(flags & FLAG_EXPIRY != 0, flags & FLAG_VERSION != 0);
-    record[8..16].copy_from_slice(&seq.to_le_bytes());
-    record[28..32].copy_from_slice(&((synced / ALIGNMENT) as u32).to_le_bytes());
-    let (fixed, optional) = record[4..len].split_at(HEADER_LEN - 4);
-    let mut crc = crc32c_at_location(salt, offset, fixed.first_chunk().expect("a whole header"));
-    if !optional.is_empty() {
-        crc = crc32c_append(crc, optional);
+    let (fixed, optional) = record.split_first_chunk_mut::<HEADER_LEN>().expect("a whole header");
+    let synced = (synced / ALIGNMENT) as u32;
+    fixed[8..16].copy_from_slice(&seq.to_le_bytes());
+    fixed[28..].copy_from_slice(&synced.to_le_bytes());
+    let (flags, body_crc, rest) = (u16_at(fixed, 26), u32_at(fixed, 4), u32_at(fixed, 24));
+    // Salt, offset, and the header behind its checksum, without building them in memory.
+    let mut crc = crc32c_of_words([
+        u64::from(salt.0) | offset << 32,
+        offset >> 32 | u64::from(body_crc) << 32,
+        seq,
+        u64_at(fixed, 16),
+        u64::from(rest) | u64::from(synced) << 32,
+    ]);
+    if flags & (FLAG_EXPIRY | FLAG_VERSION) != 0 {
+        let len = header_len(flags & FLAG_EXPIRY != 0, flags & FLAG_VERSION != 0);
+        crc = crc32c_append(crc, &optional[..len - HEADER_LEN]);
     }
-    record[..4].copy_from_slice(&crc.to_le_bytes());
+    fixed[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
 fn header_len(has_expiry: bool, has_version: bool) -> usize {
@@ -281,14 +287,17 @@ fn padded(len: u64) -> u64 {
 }
 
 // The callers below hold fixed-size headers, so the indexes are always in range.
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
