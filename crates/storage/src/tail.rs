@@ -211,11 +211,7 @@ impl Tail {
     /// Marks the slot of a block as filled up to `end` of a segment.
     #[inline]
     pub fn mark_block(&self, block: OpenBlock, segment: SegmentId, end: u64) {
-        let word = Mark { segment, end }.encode().to_le_bytes();
-        let mut twice = [0; MARK_LEN];
-        twice[..8].copy_from_slice(&word);
-        twice[8..].copy_from_slice(&word);
-        self.map.write(block.mark_at, &twice);
+        self.map.write_twice(block.mark_at, Mark { segment, end }.encode().to_le_bytes());
     }
 }
 

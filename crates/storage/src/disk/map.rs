@@ -77,6 +77,12 @@ impl DiskMap for OsMap {
         }
     }
 
+    fn write_twice(&self, offset: usize, word: [u8; 8]) {
+        let words = self.words(offset, 16);
+        words[0].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        words[1].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    }
+
     fn read(&self, offset: usize, out: &mut [u8]) {
         let words = self.words(offset, out.len());
         for (word, chunk) in words.iter().zip(out.as_chunks_mut().0) {

@@ -133,6 +133,16 @@ pub trait DiskMap: Send + Sync {
     /// # Panics
     /// When they do not fit, or are not whole words.
     fn write(&self, offset: usize, bytes: &[u8]);
+    /// Stores a word, and then once more behind it.
+    ///
+    /// # Panics
+    /// As [`DiskMap::write`].
+    fn write_twice(&self, offset: usize, word: [u8; 8]) {
+        let mut twice = [0; 16];
+        twice[..8].copy_from_slice(&word);
+        twice[8..].copy_from_slice(&word);
+        self.write(offset, &twice);
+    }
     /// Copies bytes out.
     ///
     /// # Panics
