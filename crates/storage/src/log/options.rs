@@ -8,12 +8,12 @@ use crate::tail::Geometry;
 /// Options of a [`Wal`](crate::Wal).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalOptions {
-    /// A segment is finished when it has reached this length, 256 bytes to 1 GiB. It is at most a quarter of the device,
-    /// but 1 MiB in any case.
+    /// A segment is finished when it has reached this length, 256 bytes to 1 GiB. Where that is more than a quarter of
+    /// the device it is made smaller, down to 1 MiB.
     pub segment_size_bytes: u64,
     /// Length of the file, mapped into memory, in which records are before they are written to a segment, in
-    /// blocks of an eighth of it. At least 1 KiB; more than 8 MiB is taken for 8 MiB. It is at most a sixteenth of the
-    /// device, but 64 KiB in any case.
+    /// blocks of an eighth of it. At least 1 KiB; more than 8 MiB is taken for 8 MiB, and more than a sixteenth of the
+    /// device is made smaller, down to 64 KiB.
     pub tail_bytes: u64,
     /// How values are compressed.
     pub compression: Compression,
