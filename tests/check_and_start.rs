@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tierce_harness::{Launch, TempDir, free_port, wait_until};
+use tierce_harness::{Launch, TempDir, free_port, takes_up_to_seconds, wait_until};
 
 use crate::{launch, program};
 
@@ -134,6 +134,7 @@ fn compare(dir: &Path, what: &str) {
 
 #[test]
 fn a_check_says_what_a_start_does_for_each_damage_of_each_file() {
+    takes_up_to_seconds(180);
     let scratch = TempDir::new();
     let whole = scratch.path().join("whole");
     make(&whole);

@@ -94,7 +94,7 @@ fn refused(launch: &Launch) -> String {
 /// The values of all keys as replies, and the functions.
 type Contents = BTreeMap<String, Vec<Reply>>;
 
-/// All that a server has, in an order that does not depend on it.
+/// All that a server has, in an order that does not depend on it. It may load other data meanwhile.
 fn contents(c: &mut Connection) -> Contents {
     let mut all = BTreeMap::new();
     for db in 0..16 {
@@ -115,6 +115,7 @@ fn contents(c: &mut Connection) -> Contents {
                     c.call(&[&b"XINFO"[..], b"GROUPS", key]),
                     c.call(&[b"XPENDING", key, b"group:1"]),
                 ],
+                "none" => continue,
                 other => panic!("type {other}"),
             };
             parts.push(c.call(&[b"PEXPIRETIME", key]));

@@ -73,9 +73,9 @@ pub fn crc32c_of_words<const N: usize>(words: [u64; N]) -> u32 {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "sse4.2")]
 fn of_words<const N: usize>(words: [u64; N]) -> u32 {
-    let crc = words.into_iter().fold(u64::from(!0u32), |crc, word| {
-        std::arch::x86_64::_mm_crc32_u64(crc, word)
-    });
+    let crc = words
+        .into_iter()
+        .fold(u64::from(!0u32), |crc, word| std::arch::x86_64::_mm_crc32_u64(crc, word));
     !(crc as u32)
 }
 

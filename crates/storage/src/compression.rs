@@ -40,7 +40,11 @@ pub fn compress<'a>(method: Compression, value: &'a [u8], out: &'a mut Vec<u8>) 
     if method == Compression::None { (0, value) } else { try_to_compress(method, value, out) }
 }
 
-fn try_to_compress<'a>(method: Compression, value: &'a [u8], out: &'a mut Vec<u8>) -> (u8, &'a [u8]) {
+fn try_to_compress<'a>(
+    method: Compression,
+    value: &'a [u8],
+    out: &'a mut Vec<u8>,
+) -> (u8, &'a [u8]) {
     if value.len() < COMPRESS_LEN_MIN {
         return (0, value);
     }

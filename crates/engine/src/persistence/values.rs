@@ -125,14 +125,16 @@ impl<'a> Remark<'a> {
     }
 }
 
-/// The types of collections, here and in the format.
-const KINDS: [(CollectionKind, Kind); 5] = [
-    (CollectionKind::List, Kind::List),
-    (CollectionKind::Set, Kind::Set),
-    (CollectionKind::SortedSet, Kind::SortedSet),
-    (CollectionKind::Hash, Kind::Hash),
-    (CollectionKind::Stream, Kind::Stream),
-];
+/// The type of a collection in the format.
+fn saved_kind(kind: CollectionKind) -> Kind {
+    match kind {
+        CollectionKind::List => Kind::List,
+        CollectionKind::Set => Kind::Set,
+        CollectionKind::SortedSet => Kind::SortedSet,
+        CollectionKind::Hash => Kind::Hash,
+        CollectionKind::Stream => Kind::Stream,
+    }
+}
 
 /// Writes a value.
 pub fn write<W: Write>(writer: ValueWriter<'_, W>, value: &SavedValue<'_>) -> Result<()> {
@@ -161,8 +163,7 @@ pub(super) fn begin<W: Write>(
     len: u64,
     earliest_ms: Option<i64>,
 ) -> Result<CollectionWriter<'_, W>> {
-    let (_, kind) = KINDS.into_iter().find(|(here, _)| *here == kind).expect("all are there");
-    writer.begin_collection(kind, len, earliest_ms.map(field_ms))
+    writer.begin_collection(saved_kind(kind), len, earliest_ms.map(field_ms))
 }
 
 /// Writes all elements, or those of the next slice of a large collection.
@@ -218,7 +219,14 @@ pub struct Assembly {
 impl Assembly {
     /// An empty one; `None` for what is no collection or not supported.
     pub fn begin(kind: Kind, limits: Limits) -> Option<Self> {
-        let (kind, _) = KINDS.into_iter().find(|(_, saved)| *saved == kind)?;
+        let kind = match kind {
+            Kind::List => CollectionKind::List,
+            Kind::Set => CollectionKind::Set,
+            Kind::SortedSet => CollectionKind::SortedSet,
+            Kind::Hash => CollectionKind::Hash,
+            Kind::Stream => CollectionKind::Stream,
+            _ => return None,
+        };
         Some(Self { collection: Collection::new(kind), limits })
     }
 

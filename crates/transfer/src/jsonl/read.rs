@@ -287,7 +287,10 @@ impl Value {
             LineKind::Zset => begin(Kind::SortedSet),
             LineKind::Hash => begin(Kind::Hash),
             LineKind::Stream => Body::Stream(StreamBody::new(keyspace.limits().stream)),
-            _ => Body::String(Vec::new()),
+            LineKind::String => Body::String(Vec::new()),
+            LineKind::Header | LineKind::Function | LineKind::Script | LineKind::End => {
+                return Err("it is not the line of a key".to_owned());
+            }
         };
         let key = line.key.0.clone();
         let deadline_ms = line.expires_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
