@@ -12,12 +12,13 @@ fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let dir = PathBuf::from(arguments.next().expect("a directory"));
     let mut number = || arguments.next().and_then(|text| text.parse::<u64>().ok());
-    let (records, threads) = (number().unwrap_or(1_000_000), number().unwrap_or(1));
+    let (records, threads) = (number().unwrap_or(1_000_000), number().unwrap_or(1).max(1));
     let (log, _) = Wal::open_on(Arc::new(OsDisk), dir, WalOptions::default(), |_| Ok(()))?;
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| (0..records / threads).try_for_each(|_| log.append(&[7; 40])));
+            let append = |_| log.append(&[7; 40]).expect("appended");
+            scope.spawn(move || (0..records / threads).for_each(append));
         }
     });
     let nanos = begun.elapsed().as_nanos() / u128::from(records.max(1));

@@ -177,7 +177,8 @@ pub(super) fn write_elements<W: Write>(
         CollectionPart::Field { name, value, deadline_ms } => {
             writer.field(name, value, deadline_ms.map(field_ms))
         }
-        _ => Ok(()),
+        // Streams are saved as a whole.
+        CollectionPart::Stream(_) => Ok(()),
     })
 }
 
@@ -225,7 +226,7 @@ impl Assembly {
             Kind::SortedSet => CollectionKind::SortedSet,
             Kind::Hash => CollectionKind::Hash,
             Kind::Stream => CollectionKind::Stream,
-            _ => return None,
+            Kind::String | Kind::Module => return None,
         };
         Some(Self { collection: Collection::new(kind), limits })
     }

@@ -105,7 +105,7 @@ struct SpillerState {
     cleaning: Option<Cleaning>,
     cleaned: Instant,
     has_failed: bool,
-    /// Counted memory when nothing could go. Nothing can go now if it is the same.
+    /// Counted memory when nothing could go. Hardly anything can go now if it is the same.
     vain_at: Option<u64>,
 }
 
@@ -181,7 +181,9 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
             return CHECK_EVERY;
         }
         if found == 0 {
-            state.vain_at = Some(told);
+            // A snapshot holds collections that may go when it ends.
+            let told = work.keyspace.told_memory();
+            state.vain_at = work.keyspace.snapshot_memory().is_none().then_some(told);
             return PAUSE_IN_VAIN;
         }
         // Under a load that never ends this loop would not.

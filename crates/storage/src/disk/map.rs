@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 /// A mapping of the first bytes of a file.
 pub(super) struct OsMap {
@@ -79,7 +79,10 @@ impl DiskMap for OsMap {
 
     fn write_twice(&self, offset: usize, word: [u8; 8]) {
         let words = self.words(offset, 16);
+        // Behind the bytes that the word speaks of, should the process die in between.
+        compiler_fence(Ordering::Release);
         words[0].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        compiler_fence(Ordering::Release);
         words[1].store(u64::from_ne_bytes(word), Ordering::Relaxed);
     }
 
@@ -140,10 +143,12 @@ mod tests {
         let map = OsMap::new(&file, 8192).unwrap();
         let bytes: Vec<u8> = (0..24).collect();
         map.write(4088, &bytes);
+        map.write_twice(8, [7; 8]);
         let content = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(content[4088..4112], bytes);
-        assert_eq!(content[..4088], [0; 4088]);
+        assert_eq!(content[8..24], [7; 16]);
+        assert_eq!(content[24..4088], [0; 4064]);
         let mut back = [0; 24];
         map.read(4088, &mut back);
         assert_eq!(back[..], bytes);

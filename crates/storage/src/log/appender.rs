@@ -16,6 +16,8 @@
 //! Invariants:
 //! * The pieces of the log in `runs` follow each other; all but the last are closed.
 //! * `end` is never more than a ring's length above `flushed`.
+//! * `room_end` is 0 while no segment is open. All that it is computed from only grows while one is.
+//! * `block` is the one that the next write begins in, or ends at or before that.
 
 use super::files::Owner;
 use super::flush::Flush;
@@ -69,7 +71,7 @@ pub struct Head {
     pub(super) end: LogOffset,
     /// Up to here writes fit into the segment being written, its space that is set aside, and the tail.
     room_end: LogOffset,
-    /// The block in which the last write ended.
+    /// Remembered, since finding it takes divisions.
     block: OpenBlock,
 }
 
@@ -226,6 +228,7 @@ impl Appender {
         owner.files().check_writable()?;
         let len = write.frame.len() as u64;
         if head.end + len <= head.room_end {
+            debug_assert!(self.fits(owner, head, len));
             return Ok(Tried::Put(self.put(owner, head, write, apply)));
         }
         let (geometry, ring_len) = (self.geometry, self.geometry.ring_len());
@@ -251,8 +254,8 @@ impl Appender {
         Ok(Tried::Put(self.put(owner, head, write, apply)))
     }
 
-    /// Up to where writes need no look at the segment, its space and the tail. Less than half a tail at a time:
-    /// longer writes do not go there.
+    /// Up to where writes need no look at the segment, its space and the tail. At most half a tail, so that no write
+    /// passes that is too long for it.
     fn room_end(&self, owner: &impl Owner, head: &Head, flushed: LogOffset) -> LogOffset {
         let run = head.open_run().expect("there is room in a segment");
         let segment_end = run.base + owner.files().options.segment_size_bytes;
@@ -326,8 +329,8 @@ impl Appender {
         // block also sees that the older one was flushed.
         fence(Ordering::Release);
         tail.write(start, &write.frame);
-        let is_complete = end >= head.block.end;
-        if is_complete {
+        let leaves_block = end >= head.block.end;
+        if leaves_block {
             tail.mark(segment.id, base, self.geometry.floor(start), end);
             head.block = self.geometry.block(end);
         } else {
@@ -336,7 +339,7 @@ impl Appender {
         segment.set_len(end - base);
         apply(write, Appended { segment, offset, seq });
         head.end = end;
-        if is_complete {
+        if leaves_block {
             owner.files().block_is_complete();
         }
         end
@@ -386,10 +389,11 @@ impl Appender {
             .map_err(|e| owner.files().latch_always(e))?;
         // The block in which it ends will be written again, with what follows.
         let block = self.geometry.floor(end);
+        // First: the slot may be that of the block in which this began, which readers still look for there.
+        segment.set_flushed(block - base);
         fence(Ordering::Release);
         tail.write(block, &write.frame[(block - start) as usize..]);
         tail.mark(segment.id, base, block, end);
-        segment.set_flushed(block - base);
         segment.set_len(end - base);
         apply(write, Appended { segment, offset, seq });
         head.end = end;

@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The user of a log: nothing, or a database on top of it. The provided methods are those of a log alone.
+/// Owns the files of a log, whose methods take it: a log alone, for which the provided methods are, or a database.
 pub trait Owner: Send + Sync + 'static {
     fn files(&self) -> &LogFiles;
 

@@ -10,7 +10,7 @@
 //! have happened to are the first ones of the segment in the tail. If all of them lead nowhere, they are tried
 //! without the first, without the first two, and so on.
 //!
-//! [`find_end`] changes nothing. [`complete_segment`] writes what was found to the segment and makes it durable,
+//! `find_end` changes nothing. [`complete_segment`] writes what was found to the segment and makes it durable,
 //! which comes before the tail is used again.
 
 use crate::disk::{Disk, DiskFile, OpenMode};

@@ -75,7 +75,7 @@ impl Write {
     /// Gives the records their numbers, counting from `seq`, and their places.
     pub fn stamp(&mut self, seq: u64, synced: u64, salt: Salt, offset: u64) {
         debug_assert!(offset + self.frame.len() as u64 <= SEGMENT_LEN_MAX);
-        // The first one, or the head of a batch.
+        // The only record, or the head of a batch: both are at the beginning.
         stamp(&mut self.frame, seq, synced, salt, offset);
         let Ops::Batch(ops) = &self.ops else { return };
         for (op, seq) in ops.iter().zip(seq..) {

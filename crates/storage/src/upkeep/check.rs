@@ -1,4 +1,4 @@
-//! Verifying everything: the manifest, every record of every segment, and by its caller every hint file.
+//! Verifying everything: the manifest and every record of every segment. The caller verifies hint files.
 //!
 //! Nothing is changed, and nothing stops at the first problem. Opening verifies less: it trusts a
 //! sealed segment with a valid hint file until a record is read.

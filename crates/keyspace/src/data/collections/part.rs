@@ -4,7 +4,6 @@ use super::stream::StreamEdit;
 
 /// A part of a collection.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub enum CollectionPart<'a> {
     /// The next element of a list.
     Element(&'a [u8]),
