@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// What a put can carry beside its value. The engine stores these and gives them back; what they
+/// Carried by a put beside its value. The engine stores these and gives them back; what they
 /// mean is the caller's business.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Attributes {

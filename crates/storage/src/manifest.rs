@@ -73,7 +73,7 @@ impl Purpose {
     }
 }
 
-/// How keys are found.
+/// The way keys are found.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum IndexKind {
     /// At most 16 bytes of memory a key, however long the keys: the index knows a fingerprint and

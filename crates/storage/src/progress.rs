@@ -1,4 +1,4 @@
-//! What long work on files tells its caller.
+//! News of long work on files for its caller.
 
 /// How far a check or repair has come; handed to the caller's function now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

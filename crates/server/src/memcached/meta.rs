@@ -144,7 +144,7 @@ impl Run<'_, '_> {
             buffer.extend_from_slice(b" X");
             won |= !marks.won;
         }
-        // A win is a write, which is logged and sent to replicas. So nobody wins while writes may not run, or while
+        // A win is a write, which is logged and sent to replicas. So no win is given while writes may not run, or while
         // there would be no room for the new value.
         let kernel = self.stages.kernel;
         let is_closed = || {

@@ -15,9 +15,9 @@ pub struct WalOptions {
     /// blocks of an eighth of it. At least 1 KiB; more than 8 MiB is taken for 8 MiB, and more than a sixteenth of the
     /// device is made smaller, down to 64 KiB.
     pub tail_bytes: u64,
-    /// How values are compressed.
+    /// Compression of new values.
     pub compression: Compression,
-    /// Whether threads of the log's own write to segments and finish them. Without, the caller
+    /// True if threads of the log's own write to segments and finish them. Without, the caller
     /// does all of that: everything then happens in the order of the calls.
     pub background_threads: bool,
 }

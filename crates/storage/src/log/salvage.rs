@@ -30,11 +30,11 @@ use std::sync::Arc;
 pub struct TornTail {
     /// The segment.
     pub path: PathBuf,
-    /// Where it ends now.
+    /// Its end now.
     pub offset: u64,
-    /// How much was cut off.
+    /// Bytes that were cut off.
     pub bytes: u64,
-    /// What was wrong with the first bytes cut off.
+    /// The fault of the first bytes cut off.
     pub reason: &'static str,
 }
 

@@ -13,7 +13,7 @@ use rustix::thread::futex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How much of a shard is durable, and who is syncing it.
+/// The durable part of a shard, and who is syncing it.
 #[derive(Default)]
 pub(crate) struct SyncGroup(Mutex<SyncState>);
 

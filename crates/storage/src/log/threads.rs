@@ -80,7 +80,7 @@ impl<O: Owner> Drop for Threads<O> {
 
 /// Threads that write blocks to segments. Two keep the device busy while one of them copies.
 const FLUSHERS: usize = 2;
-/// How long a flusher waits for space to return on a full disk.
+/// A flusher waits so long for space to return on a full disk.
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
 
 fn flush(owner: &impl Owner, first: usize) {

@@ -14,7 +14,7 @@ pub struct Op {
     pub kind: Kind,
     /// Hash of the key, for an index; a log has none.
     pub hash: u64,
-    /// Where the record is in the frame.
+    /// The beginning of the record in the frame.
     pub start: usize,
     pub len: usize,
     pub key_start: usize,
@@ -67,7 +67,7 @@ impl Write {
         Write { frame, ops: Ops::One(op) }
     }
 
-    /// Whether it only deletes.
+    /// True if it only deletes.
     pub fn only_deletes(&self) -> bool {
         self.ops.as_slice().iter().all(|op| op.kind == Kind::Delete)
     }

@@ -73,7 +73,7 @@ pub struct Segment {
     live: AtomicU64,
     /// Bytes of tombstones.
     tombstones: AtomicU64,
-    /// What is in it, collected for its hint file while it is written.
+    /// Its contents, collected for its hint file while it is written.
     collected: Mutex<Option<Contents>>,
     obsolete: AtomicBool,
     damaged: AtomicBool,

@@ -111,7 +111,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     }
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
     let segments = kept.into_iter().map(|segment| (segment.id, segment)).collect();
-    // What is logged is not read again while the server runs: the page cache has better uses.
+    // Nobody reads the log again while the server runs: the page cache has better uses.
     let direct_writes = true;
     let files = LogFiles::new(home, options, SHARDS, direct_writes, segments, manifest, lock);
     Ok((files, std::mem::take(&mut replay.recovery)))
