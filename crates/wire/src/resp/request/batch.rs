@@ -1,7 +1,9 @@
 //! The complete requests of one input.
 
 use super::args::{Args, Span};
-use super::opening::Opening;
+use super::limits::PLAIN_LEN_MAX;
+use super::opening::Openings;
+use super::parser::{CRLF_LEN, plain_number};
 
 /// Spans whose memory a batch keeps for the next input (128 KiB). A batch that grew beyond, by a
 /// request of a million arguments, gives the excess back.
@@ -19,9 +21,11 @@ pub struct Batch {
     /// The arguments of inline requests. They may have quotes and escapes, so they are no slices
     /// of the input. Also what stood around an argument that is apart.
     pub(super) unescaped: Vec<u8>,
-    /// How the latest request with a short name began; kept from call to call.
-    pub(super) opening: Opening,
+    /// How the latest requests with short names began; kept from call to call.
+    pub(super) openings: Openings,
     pub(super) follows_empty: bool,
+    /// There may be more to clear than the requests that [`Batch::take_alike`] finds.
+    pub(super) has_more: bool,
     requests: Vec<Request>,
 }
 
@@ -43,6 +47,29 @@ struct Request {
     /// Offset behind its last byte in the input.
     input_end: u32,
     source: Source,
+}
+
+/// The length of the argument in front of `input` if that is spelled as usual and all of it is there, and what is behind.
+#[inline(always)]
+fn split_plain_argument(input: &[u8]) -> Option<(usize, &[u8])> {
+    // Four bytes are in any argument.
+    let [b'$', tens, units, last] = *input.first_chunk::<4>()? else { return None };
+    let (high, low) = (tens.wrapping_sub(b'0'), units.wrapping_sub(b'0'));
+    if high > 9 {
+        return None;
+    }
+    let (len, line_len) = if units == b'\r' {
+        (usize::from(high), 4)
+    } else if last == b'\r' && low <= 9 && high != 0 {
+        (usize::from(high) * 10 + usize::from(low), 5)
+    } else {
+        let (len, line_len) = plain_number(input, 0, b'$')?;
+        if len > PLAIN_LEN_MAX {
+            return None;
+        }
+        (len, line_len)
+    };
+    Some((len, input.get(line_len + len + CRLF_LEN..)?))
 }
 
 impl Batch {
@@ -123,6 +150,7 @@ impl Batch {
         let span = self.spans.iter_mut().find(|span| span.start as usize == at);
         *span.expect("an argument begins there") = Span::new(text.len(), len);
         self.unescaped = text;
+        self.has_more = true;
         self.requests[0].source = Source::Apart;
         self.requests[0].input_end = end as u32;
     }
@@ -132,6 +160,34 @@ impl Batch {
         self.spans.capacity() * size_of::<Span>()
             + self.unescaped.capacity()
             + self.requests.capacity() * size_of::<Request>()
+    }
+
+    /// Appends the requests from `start` on that begin as the latest ones and have plain arguments, as
+    /// long as there are at most `len_max` requests. Returns where these end.
+    #[inline(always)]
+    pub(super) fn take_alike(&mut self, input: &[u8], start: usize, len_max: usize) -> usize {
+        let mut end = start;
+        let mut rest = &input[start..];
+        while self.requests.len() < len_max
+            && let Some((opening, mut arguments)) = self.openings.split_from(rest)
+        {
+            let first = self.spans.len();
+            let count = opening.count();
+            self.spans.push(opening.name(end));
+            for _ in 1..count {
+                let Some((len, behind)) = split_plain_argument(arguments) else {
+                    self.spans.truncate(first);
+                    return end;
+                };
+                let at = input.len() - behind.len() - CRLF_LEN - len;
+                self.spans.push(Span::new(at, len));
+                arguments = behind;
+            }
+            rest = arguments;
+            end = input.len() - rest.len();
+            self.finish_request(end, Source::Input);
+        }
+        end
     }
 
     /// Declares the spans since the last request to be one that ends at `input_end`.
@@ -146,14 +202,18 @@ impl Batch {
     pub(super) fn clear(&mut self) {
         self.spans.clear();
         self.requests.clear();
+        if self.has_more {
+            self.clear_more();
+        }
+    }
+
+    /// Removes what requests that are read like the one before them do not leave.
+    fn clear_more(&mut self) {
+        self.has_more = false;
         self.unescaped.clear();
         self.follows_empty = false;
-        if self.spans.capacity() > SPANS_RETAINED_MAX {
-            self.spans.shrink_to(SPANS_RETAINED_MAX);
-        }
-        if self.unescaped.capacity() > UNESCAPED_RETAINED_MAX {
-            self.unescaped.shrink_to(UNESCAPED_RETAINED_MAX);
-        }
+        self.spans.shrink_to(SPANS_RETAINED_MAX);
+        self.unescaped.shrink_to(UNESCAPED_RETAINED_MAX);
     }
 }
 

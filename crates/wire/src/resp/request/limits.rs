@@ -1,5 +1,14 @@
 //! The limits on what a request may announce.
 
+/// Most arguments of a plain request, and the longest one. Nobody is allowed less, unless a limit is set so low.
+pub(super) const PLAIN_COUNT_MAX: usize = 9;
+pub(super) const PLAIN_LEN_MAX: usize = 9999;
+
+const _: () = assert!(
+    PLAIN_COUNT_MAX <= Limits::UNAUTHENTICATED_MULTIBULK_LEN_MAX
+        && PLAIN_LEN_MAX <= Limits::UNAUTHENTICATED_BULK_LEN_MAX
+);
+
 /// Limits on requests, checked while they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -38,6 +47,13 @@ impl Limits {
     pub const UNAUTHENTICATED_MULTIBULK_LEN_MAX: usize = 10;
     /// Bytes of an argument, and of an inline request, before authentication.
     pub const UNAUTHENTICATED_BULK_LEN_MAX: usize = 16 * 1024;
+
+    /// Whether all plain requests are allowed, whoever sends them: those of at most [`PLAIN_COUNT_MAX`] arguments of
+    /// at most [`PLAIN_LEN_MAX`] bytes.
+    #[inline]
+    pub(super) fn allow_plain_requests(&self) -> bool {
+        self.max_multibulk_len >= PLAIN_COUNT_MAX && self.max_bulk_len >= PLAIN_LEN_MAX
+    }
 }
 
 impl Default for Limits {

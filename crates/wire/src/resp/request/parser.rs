@@ -16,11 +16,10 @@ use super::batch::{Batch, Source};
 use super::error::ProtocolError;
 use super::inline::split_words;
 use super::limits::{AuthState, Limits};
-use super::opening::{self, Opened, Opening};
 use crate::number::parse_i64;
 
 /// Bytes of CRLF.
-const CRLF_LEN: usize = 2;
+pub(super) const CRLF_LEN: usize = 2;
 
 /// Bytes a plain number may have behind its second digit, its carriage return included. Longer ones
 /// take the general way.
@@ -129,15 +128,44 @@ impl Parser {
         max_requests: usize,
         batch: &mut Batch,
     ) -> Parsed {
+        self.parse_within(input, || *limits, max_requests, batch)
+    }
+
+    /// The same for limits that cost more to make than to look at: most input needs one look.
+    #[inline]
+    pub fn parse_within(
+        &mut self,
+        input: &[u8],
+        limits: impl Fn() -> Limits,
+        max_requests: usize,
+        batch: &mut Batch,
+    ) -> Parsed {
         batch.clear();
-        let window = &input[..input.len().min(INPUT_LEN_MAX)];
-        let bounds = Bounds::of(limits);
-        if bounds.count_max < opening::COUNT_MAX || bounds.bulk_len_max < opening::NAME_LEN_MAX {
-            batch.opening = Opening::default();
+        let mut consumed = 0;
+        if !self.is_inside_request() && limits().allow_plain_requests() {
+            consumed = batch.take_alike(window_of(input), 0, max_requests);
+            if consumed == input.len() && batch.len() < max_requests {
+                return Parsed { consumed, status: Status::NeedMore { hint: 0 } };
+            }
         }
+        self.parse_further(input, consumed, &limits(), max_requests, batch)
+    }
+
+    /// Goes on behind the first `consumed` bytes, whose requests are in the batch.
+    #[inline(never)]
+    fn parse_further(
+        &mut self,
+        input: &[u8],
+        mut consumed: usize,
+        limits: &Limits,
+        max_requests: usize,
+        batch: &mut Batch,
+    ) -> Parsed {
+        let window = window_of(input);
+        let bounds = Bounds::of(limits);
+        batch.has_more = true;
         // Only the first line of this call can have been searched before.
         let mut searched = std::mem::take(&mut self.partial.searched);
-        let mut consumed = 0;
         let status = loop {
             if batch.len() >= max_requests {
                 break Status::Full;
@@ -152,6 +180,9 @@ impl Parser {
                 }
                 Ok(Outcome::Incomplete { hint }) => break Status::NeedMore { hint },
                 Err(error) => break Status::Error(error),
+            }
+            if limits.allow_plain_requests() {
+                consumed = batch.take_alike(window, consumed, max_requests);
             }
         };
         if window.len() < input.len() && matches!(status, Status::NeedMore { .. }) {
@@ -181,6 +212,7 @@ impl Parser {
     }
 
     /// Whether the last input ended inside a request.
+    #[inline]
     pub fn is_inside_request(&self) -> bool {
         self.partial.outstanding > 0 || self.partial.searched > 0
     }
@@ -219,61 +251,29 @@ impl Parser {
         bounds: &Bounds<'_>,
         batch: &mut Batch,
     ) -> Result<Outcome, ProtocolError> {
-        let first = batch.spans.len();
-        let opened = batch.opening.read(input, start);
-        let (outstanding, at) = match opened {
-            Some(Opened { count, name, at }) => {
-                batch.spans.push(name);
-                (count - 1, at)
-            }
-            None => {
-                let (count, at) = match plain_number(input, start, b'*') {
-                    Some(plain) => plain,
-                    None => match read_line(input, start, searched, b'\r', bounds) {
-                        Line::Complete { end } => {
-                            (parse_count(&input[start + 1..end])?, end + CRLF_LEN)
-                        }
-                        Line::Incomplete { searched } => {
-                            self.partial.searched = searched as u32;
-                            return Ok(Outcome::Incomplete { hint: 1 });
-                        }
-                        Line::TooLong => return Err(ProtocolError::MultibulkCountTooLong),
-                    },
-                };
-                if count > bounds.count_max {
-                    return Err(bounds.refuse_count(count));
+        let (count, at) = match plain_number(input, start, b'*') {
+            Some(plain) => plain,
+            None => match read_line(input, start, searched, b'\r', bounds) {
+                Line::Complete { end } => (parse_count(&input[start + 1..end])?, end + CRLF_LEN),
+                Line::Incomplete { searched } => {
+                    self.partial.searched = searched as u32;
+                    return Ok(Outcome::Incomplete { hint: 1 });
                 }
-                if count == 0 {
-                    return Ok(Outcome::Empty { end: at });
-                }
-                (count, at)
-            }
+                Line::TooLong => return Err(ProtocolError::MultibulkCountTooLong),
+            },
         };
-        let outcome = self.read_arguments(input, start, at, outstanding, first, bounds, batch)?;
-        if opened.is_none()
-            && let Some(name) = batch.spans.get(first)
-        {
-            batch.opening.learn(input, start, outstanding, *name);
+        if count > bounds.count_max {
+            return Err(bounds.refuse_count(count));
         }
-        Ok(outcome)
-    }
-
-    /// Reads the `outstanding` arguments from `at` on of the request that begins at `start` and whose spans
-    /// are those from `first` on.
-    #[inline]
-    #[expect(clippy::too_many_arguments, reason = "all that is known of a request half read")]
-    fn read_arguments(
-        &mut self,
-        input: &[u8],
-        start: usize,
-        at: usize,
-        outstanding: usize,
-        first: usize,
-        bounds: &Bounds<'_>,
-        batch: &mut Batch,
-    ) -> Result<Outcome, ProtocolError> {
-        match read_bulks(input, at, outstanding, 0, bounds, &mut batch.spans)? {
+        if count == 0 {
+            return Ok(Outcome::Empty { end: at });
+        }
+        let first = batch.spans.len();
+        match read_bulks(input, at, count, 0, bounds, &mut batch.spans)? {
             Bulks::Complete { end } => {
+                let name = batch.spans[first];
+                let name_at = name.start as usize - start;
+                batch.openings.learn(&input[start..], count, name_at, name.len as usize);
                 batch.finish_request(end, Source::Input);
                 Ok(Outcome::Complete { end })
             }
@@ -363,6 +363,12 @@ impl Parser {
     }
 }
 
+/// The part of the input that is looked at.
+#[inline]
+fn window_of(input: &[u8]) -> &[u8] {
+    input.get(..INPUT_LEN_MAX).unwrap_or(input)
+}
+
 /// What a window that ends before the input means: the caller drops what is consumed and calls
 /// again, unless not even one request fits.
 #[cold]
@@ -413,7 +419,7 @@ fn read_bulks(
 /// Reads `marker`, a number in canonical spelling and CRLF at `at`: its value and where the line
 /// ends. `None` sends the caller to the general way, which finds out what is missing or wrong.
 #[inline]
-fn plain_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
+pub(super) fn plain_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
     // Four bytes are in any complete argument, so this way suffices for all that have a length of
     // one or two digits, the last one of the input included.
     let [first, tens, units, last] = *input.get(at..)?.first_chunk::<4>()?;
