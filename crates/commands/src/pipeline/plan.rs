@@ -20,11 +20,15 @@ use crate::kernel::Kernel;
 /// Names of commands that are longer than this are searched for each time.
 const SPELLING_LEN_MAX: usize = 16;
 
+/// Spellings that are remembered.
+const SPELLINGS: usize = 8;
+
 /// The plan of one batch; its memory is used again for the next one.
 #[derive(Default)]
 pub struct Plan {
     requests: Vec<Planned>,
-    latest: Spelling,
+    /// The latest one of each class.
+    latest: [Spelling; SPELLINGS],
 }
 
 /// What is known about one request.
@@ -39,7 +43,7 @@ pub struct Planned {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CommandSlot(u16);
 
-/// A command as it was spelled last. Clients repeat themselves, so the next request often needs no search.
+/// A command as it was spelled. Clients repeat themselves, so the next request often needs no search.
 #[derive(Default)]
 struct Spelling {
     name: [u8; SPELLING_LEN_MAX],
@@ -94,14 +98,22 @@ impl Plan {
     #[inline]
     pub fn plan_one(&mut self, kernel: &Kernel, args: Args<'_>) -> Planned {
         let name = args.at(0);
-        let Spelling { argc, len, .. } = self.latest;
-        if args.len() != argc || !is_same_name(&self.latest.name[..len], name) {
-            self.latest.search(kernel, name, args.len());
+        let latest = &mut self.latest[class(name, args.len())];
+        let Spelling { argc, len, .. } = *latest;
+        if args.len() != argc || !is_same_name(&latest.name[..len], name) {
+            latest.search(kernel, name, args.len());
         }
-        let Spelling { command, first_key, .. } = self.latest;
+        let Spelling { command, first_key, .. } = *latest;
         let key = if first_key > 0 { args.get(first_key) } else { None };
         Planned { command, hash: key.map(|key| kernel.keyspace.hash(key)) }
     }
+}
+
+/// Tells the calls that clients mix most from each other.
+#[inline]
+fn class(name: &[u8], argc: usize) -> usize {
+    let first = name.first().copied().unwrap_or_default();
+    (usize::from(first) ^ argc) % SPELLINGS
 }
 
 /// Whether two names are the same. Most are short, or those of GET and SET.
