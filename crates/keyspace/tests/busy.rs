@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use tierce_harness::wait_until;
 use tierce_keyspace::{
     Busy, Clock, DbIndex, Evicted, Eviction, Expiry, Freed, Freeing, Keyspace, ManualClock,
-    Options, Policy, Reaper, ShardLocks, evict, forget_waiter, try_flush_dbs, try_for_each_entry,
-    try_random_key, try_scan, wait_for_keys,
+    Options, Policy, Reaper, ShardLocks, Watch, evict, forget_waiter, remember_reader,
+    try_flush_dbs, try_for_each_entry, try_random_key, try_scan, wait_for_keys, watch_key,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -275,6 +276,44 @@ fn a_waiter_in_a_busy_shard_is_forgotten_later() {
     while keyspace.awaited_keys() != (0, 0) {
         thread::yield_now();
     }
+}
+
+/// Each of its duties leads it there: a waiter that has its answer, a watch that was dropped, keys that are due, too many
+/// cached keys, and the first round of aging.
+#[test]
+fn the_reaper_passes_by_a_shard_that_is_held_without_end() {
+    let (keyspace, _woken) = keyspace();
+    let names = names(&keyspace);
+    let key = |shard: usize| keyspace.key(names[shard].as_bytes());
+    let mut locks = keyspace.worker_locks(WORKER);
+    keyspace.limit_cached_keys(10);
+    for (shard, after_ms) in [(4, 10), (5, 10), (7, 30)] {
+        let mut db = locks.db(DB, key(shard).hash(), NOW_MS);
+        db.set(key(shard), b"value", Expiry::At(NOW_MS + after_ms)).unwrap();
+    }
+    for shard in [4, 6] {
+        remember_reader(&mut locks, DB, key(shard), 1, NOW_MS);
+    }
+    let waiter = wait_for_keys(&mut locks, DB, &[key(4)], true, ());
+    let mut watch = Watch::new(&keyspace);
+    watch_key(&mut locks, &mut watch, DB, key(4), NOW_MS);
+    drop(locks);
+    let holder = Holder::start(&keyspace, &[&names[4]]);
+    forget_waiter(&mut keyspace.worker_locks(WORKER), &waiter);
+    drop(watch);
+    keyspace.limit_cached_keys(0);
+    let clock = Arc::new(ManualClock::new(NOW_MS + 20));
+    let reaper = Reaper::start(Arc::clone(&keyspace), clock.clone()).unwrap();
+    let left = || {
+        let (watched, cached) = (keyspace.watching().1, keyspace.cached_keys().0);
+        (keyspace.len(DB), keyspace.awaited_keys().0, watched, cached)
+    };
+    wait_until("the others go", || left() == (2, 1, 1, 1));
+    clock.set(NOW_MS + 40);
+    reaper.wake();
+    wait_until("it has passed by, and comes again", || left() == (1, 1, 1, 1));
+    holder.end();
+    wait_until("all is done", || left() == (0, 0, 0, 0));
 }
 
 #[test]

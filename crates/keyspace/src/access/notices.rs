@@ -9,7 +9,6 @@ use crate::access::shard_locks::ShardLocks;
 use crate::change::event::{Event, Origin};
 use crate::change::interest::Interest;
 use crate::data::key::{Key, KeyHash};
-use crate::error::Busy;
 use crate::registries::cached::{CachedKey, CachedKeys};
 use crate::registries::stats::ShardStats;
 use crate::registries::waiters::{Unserved, Waiter};
@@ -135,20 +134,23 @@ pub(super) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
 pub(super) fn withdraw_waiter(locks: &mut ShardLocks<'_>, waiter: &Waiter) {
     waiter.state.withdraw();
     if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
-        try_forget(locks, waiter).expect("its shards are locked");
+        let is_forgotten = try_forget(locks, waiter);
+        debug_assert!(is_forgotten, "its shards are locked");
     }
 }
 
-/// Takes a waiter out of all queues, unless a shard is busy and the locks are a worker's.
-pub(crate) fn try_forget(locks: &mut ShardLocks<'_>, waiter: &Waiter) -> Result<(), Busy> {
+/// Takes a waiter out of all queues; `false` if it is still in one of a shard that another thread holds.
+pub(crate) fn try_forget(locks: &mut ShardLocks<'_>, waiter: &Waiter) -> bool {
     for key in &waiter.keys {
         let shard = locks.keyspace().hasher.shard(locks.keyspace().hash(&key.1));
-        locks.reach_shard(shard)?;
+        if !locks.try_reach_shard(shard) {
+            return false;
+        }
         let held = locks.held(shard);
         if let Some(waiters) = &mut held.shard.waiters {
             waiters.remove(key, waiter.sequence);
         }
         held.note_waiters();
     }
-    Ok(())
+    true
 }

@@ -71,9 +71,12 @@ impl ReaperWakeup {
     }
 }
 
-/// Whether there is still something to do at once.
+/// Whether there is still something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
+    /// At once.
     Something,
+    /// In shards that other threads hold, some time later: a program may hold them without end.
+    Busy,
     Nothing,
 }

@@ -71,8 +71,13 @@ pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
     Left::Something
 }
 
-/// Visits the next entries of a shard, and moves on.
+/// Visits the next entries of a shard, and moves on. A shard that another thread holds is left out: there are two more
+/// rounds.
 fn visit_some(locks: &mut ShardLocks<'_>, at: &mut Round, visit: impl Fn(&mut Entry)) {
+    if !locks.try_reach_shard(at.shard) {
+        *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
+        return;
+    }
     let shard = &mut locks.held(at.shard).shard;
     for _ in 0..BUCKETS_PER_LOCK {
         let next = shard.used().iter_from(at.db).next();

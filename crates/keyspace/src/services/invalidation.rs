@@ -64,7 +64,7 @@ pub fn tell_invalidated(locks: &mut ShardLocks<'_>) {
     }
 }
 
-/// Takes a cached key out of a shard, and tells its readers as if it had changed. Whether there was any.
+/// Takes a cached key out of a shard that is locked, and tells its readers as if it had changed. Whether there was any.
 fn forget_cached_key(locks: &mut ShardLocks<'_>, shard: usize, random: u64) -> bool {
     let keyspace = locks.keyspace();
     let held = locks.held(shard);
@@ -82,7 +82,12 @@ pub(crate) fn trim_cached_keys(locks: &mut ShardLocks<'_>) -> Left {
     if !keyspace.cached.exceeds_limit() {
         return Left::Nothing;
     }
+    let mut is_busy = false;
     for shard in 0..keyspace.shard_count() {
+        if !locks.try_reach_shard(shard) {
+            is_busy = true;
+            continue;
+        }
         let mut taken = 0;
         while taken < TRIM_BATCH
             && keyspace.cached.exceeds_limit()
@@ -92,7 +97,11 @@ pub(crate) fn trim_cached_keys(locks: &mut ShardLocks<'_>) -> Left {
         }
         locks.release();
     }
-    if keyspace.cached.exceeds_limit() { Left::Something } else { Left::Nothing }
+    match keyspace.cached.exceeds_limit() {
+        false => Left::Nothing,
+        true if is_busy => Left::Busy,
+        true => Left::Something,
+    }
 }
 
 /// Makes changes that clients are told of as one, as of a change of all keys, however many keys they are. All

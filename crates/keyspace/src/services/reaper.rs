@@ -5,6 +5,8 @@
 //! at most, so requests are hardly delayed. Once an hour it visits all entries, a few in each turn
 //! ([`crate::services::aging`]). With nothing due it uses no processor time.
 //!
+//! It waits for no shard, as a program may hold one without end: it passes by, and comes again.
+//!
 //! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. The
 //! reaper frees the memory and triggers the events on time.
 
@@ -28,7 +30,7 @@ use crate::services::aging::age_some;
 use crate::services::evict::{Evicted, evict};
 use crate::services::invalidation::trim_cached_keys;
 use crate::services::waiters::forget_others;
-use crate::services::watch::end_dropped_watches;
+use crate::services::watch::try_end_dropped;
 
 /// At most this many deadlines are handled under one lock: some microseconds.
 const EXPIRE_BATCH: usize = 32;
@@ -39,6 +41,9 @@ const EVICT_BATCH: usize = 64;
 /// The reaper sleeps at least this long between two rounds, so that a stream of keys with deadlines
 /// is handled in batches and not key by key. Keys expire up to this much late.
 const GRANULARITY_MS: i64 = 2;
+
+/// The reaper comes back after so long for what is in shards that others hold.
+const RETRY_BUSY_MS: i64 = 20;
 
 /// The reaper sleeps at most this long while there are deadlines: so late it notices when the
 /// machine's clock was set forward.
@@ -120,8 +125,8 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         }
         let now_ms = clock.now_ms();
         let mut locks = keyspace.locks();
-        forget_others(&mut locks);
-        end_dropped_watches(&mut locks);
+        let unqueued = forget_others(&mut locks);
+        let unwatched = try_end_dropped(&mut locks);
         if keyspace.cached.is_congested() {
             // The keys that it would remove are invisible, or can wait: there would be more to tell.
             drop(locks);
@@ -141,15 +146,16 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         let aged = age_some(&mut locks, now_ms);
         // Those who waited for the removed keys are told now, not after the sleep.
         drop(locks);
-        let is_idle = [expired, trimmed, aged] == [Left::Nothing; 3];
-        if is_idle && evicted != Evicted::Some {
-            sleep(keyspace, now_ms);
+        let left = [unqueued, unwatched, expired, trimmed, aged];
+        if !left.contains(&Left::Something) && evicted != Evicted::Some {
+            let at_most_ms = if left.contains(&Left::Busy) { RETRY_BUSY_MS } else { i64::MAX };
+            sleep(keyspace, now_ms, at_most_ms);
         }
     }
 }
 
-fn sleep(keyspace: &Keyspace, now_ms: i64) {
-    let sleep_ms = sleep_ms(keyspace, now_ms);
+fn sleep(keyspace: &Keyspace, now_ms: i64, at_most_ms: i64) {
+    let sleep_ms = sleep_ms(keyspace, now_ms).min(at_most_ms);
     // A deadline that comes less than the granularity before the end of the sleep can wait for it. The first
     // deadline of all wakes the reaper in any case: from then on it looks at the clock more often.
     let is_watching = keyspace.next_deadline_ms().is_some();

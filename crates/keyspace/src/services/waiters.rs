@@ -10,6 +10,7 @@ use crate::access::shard_locks::ShardLocks;
 use crate::data::key::Key;
 use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
+use crate::registries::reaper_wakeup::Left;
 use crate::registries::waiters::{Claimed, Sequence, UnservedKeys, WaitKey, Waiter, WaiterState};
 
 /// Leaves it to the reaper to take a waiter out of all queues that has its answer: for callers that may hold
@@ -67,21 +68,26 @@ pub fn claim_waiter(
     claimed.map(Arc::clone)
 }
 
-/// Takes a waiter that has its answer out of all queues. A second call does nothing, and needs no shard. Does
-/// not wait for a busy shard if the locks are a worker's: the reaper does that.
+/// Takes a waiter that has its answer out of all queues. A second call does nothing, and needs no shard. Shards that
+/// others hold are left to the reaper.
 pub fn forget_waiter(locks: &mut ShardLocks<'_>, waiter: &Arc<Waiter>) {
     if waiter.is_forgotten.swap(true, Ordering::Relaxed) {
         return;
     }
-    if try_forget(locks, waiter).is_err() {
+    if !try_forget(locks, waiter) {
         leave_to_reaper(locks.keyspace(), waiter);
     }
 }
 
 /// Takes waiters out of their queues that other threads could not.
-pub(crate) fn forget_others(locks: &mut ShardLocks<'_>) {
-    let forgotten = std::mem::take(&mut *locks.keyspace().forgotten.0.lock());
-    forgotten.iter().for_each(|waiter| try_forget(locks, waiter).expect("it waits"));
+pub(crate) fn forget_others(locks: &mut ShardLocks<'_>) -> Left {
+    let mut left = std::mem::take(&mut *locks.keyspace().forgotten.0.lock());
+    left.retain(|waiter| !try_forget(locks, waiter));
+    if left.is_empty() {
+        return Left::Nothing;
+    }
+    locks.keyspace().forgotten.0.lock().append(&mut left);
+    Left::Busy
 }
 
 /// Registers a waiter for `keys` of a database, which has looked under the same locks and

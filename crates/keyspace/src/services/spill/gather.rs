@@ -161,7 +161,13 @@ pub fn gather_cold(locks: &mut ShardLocks<'_>, batch: &mut SpillBatch, now_ms: i
     let random = mix(turn as u64 ^ now_ms as u64);
     let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
     let mut search = ColdSearch { keyspace, scope, measure, tuning, now_ms, random, want };
-    let shard = larger_shard(keyspace, scope, turn, mix(random) as usize);
+    let larger = larger_shard(keyspace, scope, turn, mix(random) as usize);
+    // Not one that a program holds, perhaps without end, while all who write wait for memory.
+    let mut shards =
+        (0..keyspace.shard_count()).map(|after| (larger + after) % keyspace.shard_count());
+    let Some(shard) = shards.find(|shard| locks.try_reach_shard(*shard)) else {
+        return Gathered::default();
+    };
     let len_max = batch.values.limits().value_len_max;
     let coldest = search.coldest_few(locks.held(shard), |entry| {
         let is_new = batch.copied.is_empty() || !batch.copied.contains(&entry.address().addr());

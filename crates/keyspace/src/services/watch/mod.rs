@@ -35,6 +35,7 @@ use crate::access::shard::Held;
 use crate::access::shard_locks::ShardLocks;
 use crate::data::key::{Key, KeyHash};
 use crate::db_index::DbIndex;
+use crate::registries::reaper_wakeup::Left;
 use crate::registries::watch::registry::{Registered, WatchId, WatchState};
 
 /// The keys that a client watches. Dropping it ends that, at once with [`unwatch`], and otherwise when the
@@ -151,16 +152,31 @@ pub fn unwatch(locks: &mut ShardLocks<'_>, mut watch: Watch) {
     });
 }
 
-/// Ends what was dropped without shard locks: what the reaper does, for keyspaces without one.
+/// Ends what was dropped without shard locks, as far as no other thread holds its shards: what the reaper does, for
+/// keyspaces without one.
 pub fn end_dropped_watches(locks: &mut ShardLocks<'_>) {
-    let dropped = std::mem::take(&mut *locks.keyspace().watches.dropped.lock());
-    for (id, registered) in dropped {
-        for (db, hash) in registered {
-            let shard = locks.keyspace().shard_of(hash);
-            unregister(locks.held(shard), db, hash, id);
-            locks.end_steps();
-        }
+    _ = try_end_dropped(locks);
+}
+
+pub(crate) fn try_end_dropped(locks: &mut ShardLocks<'_>) -> Left {
+    let mut left = std::mem::take(&mut *locks.keyspace().watches.dropped.lock());
+    left.retain_mut(|(id, registered)| {
+        registered.retain(|(db, hash)| {
+            let shard = locks.keyspace().shard_of(*hash);
+            let is_locked = locks.try_reach_shard(shard);
+            if is_locked {
+                unregister(locks.held(shard), *db, *hash, *id);
+                locks.end_steps();
+            }
+            !is_locked
+        });
+        !registered.is_empty()
+    });
+    if left.is_empty() {
+        return Left::Nothing;
     }
+    locks.keyspace().watches.dropped.lock().append(&mut left);
+    Left::Busy
 }
 
 /// Registers a watcher for a key; false if it was registered before.
