@@ -2,6 +2,9 @@
 
 use std::cmp::Ordering;
 
+/// Scores that are looked at together: a line of the cache.
+const GROUP: usize = 8;
+
 /// The side of its entries that a point is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sorted_set) enum Side {
@@ -57,18 +60,32 @@ impl Bound<'_> {
     }
 }
 
-/// How many scores are lower than this one, and how many are equal.
-///
-/// Looks at all, and does not halve: the lines of a node are fetched side by side then, where a binary
-/// search would wait for each in turn, and the loop has no branches and works on several at a time.
+/// How many of the ascending scores are lower than this one, and how many are equal.
 #[inline]
 fn compare_all(scores: &[f64], score: f64) -> (usize, usize) {
-    let mut counts = (0, 0);
-    for other in scores {
-        counts.0 += u64::from(*other < score);
-        counts.1 += u64::from(*other == score);
+    let lower = count_before(scores, |other| other < score);
+    match scores.get(lower) {
+        // Mostly there is one at most.
+        Some(next) if *next == score => {
+            (lower, count_before(&scores[lower..], |other| other <= score))
+        }
+        _ => (lower, 0),
     }
-    (counts.0 as usize, counts.1 as usize)
+}
+
+/// How many scores are in front of the first one for which `is_before` does not hold.
+///
+/// Looks at the last one of each group up to the one that has it, and counts in that without branches. It does not
+/// halve: a processor goes on to the next group while it waits for one, where each step of a binary search waits.
+#[inline]
+fn count_before(scores: &[f64], is_before: impl Fn(f64) -> bool) -> usize {
+    let (groups, rest) = scores.as_chunks::<GROUP>();
+    let passed = groups.iter().take_while(|group| is_before(group[GROUP - 1])).count();
+    let count = match groups.get(passed) {
+        Some(group) => group.iter().map(|score| u64::from(is_before(*score))).sum(),
+        None => rest.iter().map(|score| u64::from(is_before(*score))).sum::<u64>(),
+    };
+    passed * GROUP + count as usize
 }
 
 /// The first index up to `len` for which `is_before` no longer holds.
@@ -84,4 +101,31 @@ fn partition_index(len: usize, is_before: impl Fn(usize) -> bool) -> usize {
         }
     }
     low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_compared_as_one_by_one() {
+        for len in 0..=64 {
+            for each in [1, 3, 9, 64] {
+                let scores: Vec<f64> = (0..len).map(|at| f64::from(at / each)).collect();
+                for step in -1..=2 * (len + 1) {
+                    let score = f64::from(step) / 2.0;
+                    let lower = scores.iter().filter(|other| **other < score).count();
+                    let equal = scores.iter().filter(|other| **other == score).count();
+                    assert_eq!(
+                        compare_all(&scores, score),
+                        (lower, equal),
+                        "{score} in {scores:?}"
+                    );
+                }
+            }
+        }
+        let extremes = [f64::NEG_INFINITY, -0.0, 0.0, 1.0, f64::INFINITY, f64::INFINITY];
+        assert_eq!(compare_all(&extremes, 0.0), (1, 2));
+        assert_eq!(compare_all(&extremes, f64::INFINITY), (4, 2));
+    }
 }

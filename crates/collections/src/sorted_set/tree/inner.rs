@@ -140,9 +140,9 @@ impl Inner {
 
     fn put(&mut self, at: usize, child: Node) {
         let first = child.first();
-        slots::insert(&mut self.scores, self.len, at, first.score);
-        slots::insert(&mut self.members, self.len, at, Some(first.member));
-        slots::insert(&mut self.counts, self.len, at, child.count());
+        slots::insert_plain(&mut self.scores, self.len, at, first.score);
+        slots::insert_plain(&mut self.members, self.len, at, Some(first.member));
+        slots::insert_plain(&mut self.counts, self.len, at, child.count());
         slots::insert(&mut self.children, self.len, at, Some(child));
         self.len += 1;
     }
@@ -183,9 +183,9 @@ impl Inner {
 
     /// Removes the slot of a child, and returns the child.
     fn remove(&mut self, at: usize) -> Option<Node> {
-        slots::remove(&mut self.scores, self.len, at);
-        slots::remove(&mut self.members, self.len, at);
-        slots::remove(&mut self.counts, self.len, at);
+        slots::remove_plain(&mut self.scores, self.len, at);
+        slots::remove_plain(&mut self.members, self.len, at);
+        slots::remove_plain(&mut self.counts, self.len, at);
         let child = slots::remove(&mut self.children, self.len, at);
         self.len -= 1;
         child

@@ -64,7 +64,7 @@ impl Leaf {
     }
 
     fn put(&mut self, at: usize, member: Member) {
-        slots::insert(&mut self.scores, self.len, at, member.score());
+        slots::insert_plain(&mut self.scores, self.len, at, member.score());
         slots::insert(&mut self.members, self.len, at, Some(member));
         self.len += 1;
     }
@@ -87,7 +87,7 @@ impl Leaf {
             self.members[at].as_mut().expect("a slot in use").set_score(new);
             return None;
         }
-        slots::remove(&mut self.scores, self.len, at);
+        slots::remove_plain(&mut self.scores, self.len, at);
         let member = slots::remove(&mut self.members, self.len, at);
         self.len -= 1;
         member

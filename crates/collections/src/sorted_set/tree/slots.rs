@@ -9,12 +9,25 @@ pub(super) fn insert<T>(slots: &mut [T], len: usize, at: usize, value: T) {
     slots[at] = value;
 }
 
+/// The same for plain values, which move in one copy.
+#[inline]
+pub(super) fn insert_plain<T: Copy>(slots: &mut [T], len: usize, at: usize, value: T) {
+    slots.copy_within(at..len, at + 1);
+    slots[at] = value;
+}
+
 /// Takes the value at `at` out and moves those behind it down by one.
 #[inline]
 pub(super) fn remove<T: Default>(slots: &mut [T], len: usize, at: usize) -> T {
     let value = mem::take(&mut slots[at]);
     slots[at..len].rotate_left(1);
     value
+}
+
+/// The same for plain values.
+#[inline]
+pub(super) fn remove_plain<T: Copy>(slots: &mut [T], len: usize, at: usize) {
+    slots.copy_within(at + 1..len, at);
 }
 
 /// Moves the values from `at` on behind the first `to_len` of `to`.
