@@ -126,6 +126,7 @@ impl HeldReplies {
     }
 
     /// Puts them back, as nothing has changed that they tell of.
+    #[inline]
     pub fn give_back(&mut self, output: &mut Output) {
         if self.level.is_some() {
             self.cut(output, false);

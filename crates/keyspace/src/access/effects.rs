@@ -88,6 +88,12 @@ impl<'k> Effects<'k> {
         self.noted().map_or_else(Vec::new, |notices| notices.ready.take())
     }
 
+    /// True if nothing is to be handed over.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.is_none() && self.due_place.is_none() && self.notices.get().is_none()
+    }
+
     #[inline]
     pub(crate) fn interest(&self) -> Interest {
         self.interest

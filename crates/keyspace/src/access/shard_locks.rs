@@ -93,7 +93,7 @@ impl Keyspace {
 impl<'k> ShardLocks<'k> {
     #[inline]
     pub(crate) fn new(keyspace: &'k Keyspace, busy_policy: BusyPolicy) -> Self {
-        let tracking = keyspace.pressure.policy().tracking();
+        let tracking = keyspace.pressure.tracking();
         Self {
             thread: ThreadContext {
                 keyspace,
@@ -434,6 +434,19 @@ impl<'k> ShardLocks<'k> {
         tell_watchers(self);
     }
 
+    /// Hands over what was done before the locks are dropped. Not in line, or each drop would save the registers that
+    /// this needs.
+    #[inline(never)]
+    fn end_effects(&mut self) {
+        self.commit_effects();
+        if self.thread.effects.has_ready() {
+            self.single = None;
+            self.together.clear();
+            self.announcement = None;
+            hand_over_ready(self);
+        }
+    }
+
     /// What is done until the locks are released next leads to this place in the stream of a primary. It is logged in
     /// the first record of that, so that must be one record; not if nothing changes.
     pub fn lead_to(&mut self, place: StreamPlace) {
@@ -595,12 +608,8 @@ impl<'k> ShardLocks<'k> {
 impl Drop for ShardLocks<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.commit_effects();
-        if self.thread.effects.has_ready() {
-            self.single = None;
-            self.together.clear();
-            self.announcement = None;
-            hand_over_ready(self);
+        if !self.thread.effects.is_empty() {
+            self.end_effects();
         }
     }
 }

@@ -88,8 +88,7 @@ impl Policy {
         matches!(self, Self::AllkeysLfu | Self::VolatileLfu)
     }
 
-    #[inline]
-    pub(crate) fn tracking(self) -> Tracking {
+    pub(crate) const fn tracking(self) -> Tracking {
         match self {
             Self::AllkeysLru | Self::VolatileLru | Self::Spill => Tracking::Uses,
             Self::AllkeysLfu | Self::VolatileLfu => Tracking::Frequency,

@@ -14,7 +14,7 @@ use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 
-use crate::data::usage::FrequencyTuning;
+use crate::data::usage::{FrequencyTuning, Tracking};
 use crate::registries::policy::Policy;
 
 /// The sum is off by at most one part in this many of the limit.
@@ -115,6 +115,21 @@ impl Pressure {
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
         Policy::ALL[usize::from(self.policy.load(Relaxed))]
+    }
+
+    /// That of the policy, found at once: each batch asks for it.
+    #[inline]
+    pub(crate) fn tracking(&self) -> Tracking {
+        const OF_POLICIES: [Tracking; Policy::ALL.len()] = {
+            let mut all = [Tracking::Time; Policy::ALL.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = Policy::ALL[at].tracking();
+                at += 1;
+            }
+            all
+        };
+        OF_POLICIES[usize::from(self.policy.load(Relaxed))]
     }
 
     pub(crate) fn frequency(&self) -> FrequencyTuning {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tierce_keyspace::ShardLocks;
 use tierce_net::{Flow, Io};
 use tierce_output::Output;
-use tierce_wire::resp::{AuthState, Batch, Limits, Parsed, Status, parse_apart};
+use tierce_wire::resp::{AuthState, Batch, Parsed, Status, parse_apart};
 
 use crate::caller::{Caller, ReplyMode};
 use crate::commands::replica_level::HeldReplies;
@@ -151,10 +151,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let now_ms = io.now().unix_ms as i64;
         let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
         loop {
-            let (limits, requests_max) = self.limits(&session.caller);
+            let (auth, requests_max) = auth_state(&session.caller);
             let (input, output) = io.split();
             let replied_before = output.mark();
-            let parsed = session.parser.parse(input, &limits, requests_max, self.batch);
+            let limits = || self.kernel.request_limits(auth);
+            let parsed = session.parser.parse_within(input, limits, requests_max, self.batch);
             if self.batch.follows_empty() {
                 skip_empty(&mut session.caller, now_ms);
             }
@@ -223,7 +224,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         len: usize,
     ) -> Option<Flow> {
         let now_ms = io.now().unix_ms as i64;
-        let (limits, _) = self.limits(&session.caller);
+        let (auth, _) = auth_state(&session.caller);
+        let limits = self.kernel.request_limits(auth);
         let Parsed { consumed, status } = parse_apart(io.input(), at, len, &limits, self.batch);
         match status {
             Status::Full => {}
@@ -271,16 +273,6 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Some(self.fetcher.fetch(self.kernel, &mut session.caller.waits, io, pending_reads))
             }
             Progress::Closing => Some(Flow::Close),
-        }
-    }
-
-    /// What a request may look like. Before authentication requests are small, and parsed one at
-    /// a time, because the first may be the one that changes that.
-    fn limits(&self, caller: &Caller) -> (Limits, usize) {
-        if caller.authenticated {
-            (self.kernel.request_limits(AuthState::Granted), REQUESTS_MAX)
-        } else {
-            (self.kernel.request_limits(AuthState::Required), 1)
         }
     }
 
@@ -351,6 +343,16 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             io.expect(waiting + hint);
         }
         Flow::Continue
+    }
+}
+
+/// Whose limits hold for the next requests, and how many are parsed together. Before authentication requests are small,
+/// and parsed one at a time, because the first may be the one that changes that.
+#[inline]
+fn auth_state(caller: &Caller) -> (AuthState, usize) {
+    match caller.authenticated {
+        true => (AuthState::Granted, REQUESTS_MAX),
+        false => (AuthState::Required, 1),
     }
 }
 
