@@ -250,13 +250,18 @@ fn all_keys_are_dumped() {
     both.check(b"mg dHdvIHdvcmRz b v\r\n", b"VA 1\r\nx\r\n");
 }
 
+/// Keys with long names, whose dump is more than the sockets of both sides take.
+const KEYS: usize = 60_000;
+
+fn populate() -> String {
+    format!("DEBUG POPULATE {KEYS} {}", "long".repeat(50))
+}
+
 #[test]
 fn a_dump_of_many_keys_waits_for_its_reader() {
-    // More than the sockets of both sides take.
-    const KEYS: usize = 200_000;
     let both = with(launch().with("enable-debug-command", "yes"));
     let mut redis = both.server.connect();
-    redis.check(&format!("DEBUG POPULATE {KEYS}"), "+OK");
+    redis.check(&populate(), "+OK");
     let mut stream = both.connect();
     stream
         .write_all(b"lru_crawler metadump all\r\nmn\r\nlru_crawler mgdump all\r\n")
@@ -282,8 +287,7 @@ fn a_dump_ends_with_an_error_when_the_data_are_stale() {
     let launch = launch().with("enable-debug-command", "yes");
     let both = with(launch.with("replica-serve-stale-data", "no"));
     let mut redis = both.server.connect();
-    // More than the sockets of both sides take.
-    redis.check("DEBUG POPULATE 200000", "+OK");
+    redis.check(&populate(), "+OK");
     let mut stream = both.connect();
     stream.write_all(b"lru_crawler metadump all\r\n").expect("sent");
     wait_until("the dump has begun", || {
