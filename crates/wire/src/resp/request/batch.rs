@@ -24,8 +24,6 @@ pub struct Batch {
     /// How the latest requests with short names began; kept from call to call.
     pub(super) openings: Openings,
     pub(super) follows_empty: bool,
-    /// There may be more to clear than the requests that [`Batch::take_alike`] finds.
-    pub(super) has_more: bool,
     requests: Vec<Request>,
 }
 
@@ -49,7 +47,8 @@ struct Request {
     source: Source,
 }
 
-/// The length of the argument in front of `input` if that is spelled as usual and all of it is there, and what is behind.
+/// The length of the argument in front of `input`, if that is spelled as usual and all of it is there, and what is
+/// behind. Lengths of one and two digits do without [`plain_number`], which would cost 14 instructions more.
 #[inline(always)]
 fn split_plain_argument(input: &[u8]) -> Option<(usize, &[u8])> {
     // Four bytes are in any argument.
@@ -58,18 +57,14 @@ fn split_plain_argument(input: &[u8]) -> Option<(usize, &[u8])> {
     if high > 9 {
         return None;
     }
-    let (len, line_len) = if units == b'\r' {
+    let (len, at) = if units == b'\r' {
         (usize::from(high), 4)
     } else if last == b'\r' && low <= 9 && high != 0 {
         (usize::from(high) * 10 + usize::from(low), 5)
     } else {
-        let (len, line_len) = plain_number(input, 0, b'$')?;
-        if len > PLAIN_LEN_MAX {
-            return None;
-        }
-        (len, line_len)
+        plain_number(input, 0, b'$').filter(|(len, _)| *len <= PLAIN_LEN_MAX)?
     };
-    Some((len, input.get(line_len + len + CRLF_LEN..)?))
+    Some((len, input.get(at + len + CRLF_LEN..)?))
 }
 
 impl Batch {
@@ -150,7 +145,6 @@ impl Batch {
         let span = self.spans.iter_mut().find(|span| span.start as usize == at);
         *span.expect("an argument begins there") = Span::new(text.len(), len);
         self.unescaped = text;
-        self.has_more = true;
         self.requests[0].source = Source::Apart;
         self.requests[0].input_end = end as u32;
     }
@@ -162,18 +156,18 @@ impl Batch {
             + self.requests.capacity() * size_of::<Request>()
     }
 
-    /// Appends the requests from `start` on that begin as the latest ones and have plain arguments, as
-    /// long as there are at most `len_max` requests. Returns where these end.
+    /// Appends the requests from `start` on that begin like earlier ones and have plain arguments, as long as there are
+    /// at most `max_requests`. Returns where these end.
     #[inline(always)]
-    pub(super) fn take_alike(&mut self, input: &[u8], start: usize, len_max: usize) -> usize {
+    pub(super) fn take_alike(&mut self, input: &[u8], start: usize, max_requests: usize) -> usize {
         let mut end = start;
         let mut rest = &input[start..];
-        while self.requests.len() < len_max
+        while self.requests.len() < max_requests
             && let Some((opening, mut arguments)) = self.openings.split_from(rest)
         {
             let first = self.spans.len();
             let count = opening.count();
-            self.spans.push(opening.name(end));
+            self.spans.push(opening.name_at(end));
             for _ in 1..count {
                 let Some((len, behind)) = split_plain_argument(arguments) else {
                     self.spans.truncate(first);
@@ -202,17 +196,15 @@ impl Batch {
     pub(super) fn clear(&mut self) {
         self.spans.clear();
         self.requests.clear();
-        if self.has_more {
-            self.clear_more();
+        self.follows_empty = false;
+        if self.spans.capacity() > SPANS_RETAINED_MAX {
+            self.spans.shrink_to(SPANS_RETAINED_MAX);
         }
     }
 
-    /// Removes what requests that are read like the one before them do not leave.
-    fn clear_more(&mut self) {
-        self.has_more = false;
+    /// Called before requests may come that are not like earlier ones: those have nothing there.
+    pub(super) fn clear_unescaped(&mut self) {
         self.unescaped.clear();
-        self.follows_empty = false;
-        self.spans.shrink_to(SPANS_RETAINED_MAX);
         self.unescaped.shrink_to(UNESCAPED_RETAINED_MAX);
     }
 }

@@ -131,7 +131,7 @@ impl Parser {
         self.parse_within(input, || *limits, max_requests, batch)
     }
 
-    /// The same for limits that cost more to make than to look at: most input needs one look.
+    /// The same for limits that are made when they are needed: once if all requests are plain, and twice if not.
     #[inline]
     pub fn parse_within(
         &mut self,
@@ -163,7 +163,7 @@ impl Parser {
     ) -> Parsed {
         let window = window_of(input);
         let bounds = Bounds::of(limits);
-        batch.has_more = true;
+        batch.clear_unescaped();
         // Only the first line of this call can have been searched before.
         let mut searched = std::mem::take(&mut self.partial.searched);
         let status = loop {
@@ -379,9 +379,7 @@ fn beyond_window(consumed: usize) -> Status {
     }
 }
 
-/// Appends the spans of `outstanding` arguments that begin at `at`. In line where most requests come by: a call costs
-/// 30 instructions.
-#[inline(always)]
+/// Appends the spans of `outstanding` arguments that begin at `at`.
 fn read_bulks(
     input: &[u8],
     mut at: usize,
@@ -506,7 +504,7 @@ fn parse_bulk_len(line: &[u8]) -> Result<usize, ProtocolError> {
     usize::try_from(len).map_err(|_| ProtocolError::InvalidBulkLength)
 }
 
-/// The limits in the form the hot path asks them: one comparison each.
+/// The limits in a form that takes one comparison each.
 struct Bounds<'a> {
     count_max: usize,
     bulk_len_max: usize,
