@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Scores that are looked at together: a line of the cache.
+/// Scores that are looked at together: as many as fit in a line of the cache.
 const GROUP: usize = 8;
 
 /// The side of its entries that a point is on.
@@ -45,11 +45,11 @@ impl Bound<'_> {
     ) -> usize {
         match *self {
             Bound::Score(score, side) => {
-                let (lower, equal) = compare_all(scores, score);
+                let (lower, equal) = lower_and_equal(scores, score);
                 if side == Side::Before { lower } else { lower + equal }
             }
             Bound::Entry(score, bytes, side) => {
-                let (lower, equal) = compare_all(scores, score);
+                let (lower, equal) = lower_and_equal(scores, score);
                 // Only equal scores make it necessary to follow handles.
                 lower + partition_index(equal, |at| side.is_behind(member(lower + at).cmp(bytes)))
             }
@@ -62,7 +62,7 @@ impl Bound<'_> {
 
 /// How many of the ascending scores are lower than this one, and how many are equal.
 #[inline]
-fn compare_all(scores: &[f64], score: f64) -> (usize, usize) {
+fn lower_and_equal(scores: &[f64], score: f64) -> (usize, usize) {
     let lower = count_before(scores, |other| other < score);
     match scores.get(lower) {
         // Mostly there is one at most.
@@ -117,7 +117,7 @@ mod tests {
                     let lower = scores.iter().filter(|other| **other < score).count();
                     let equal = scores.iter().filter(|other| **other == score).count();
                     assert_eq!(
-                        compare_all(&scores, score),
+                        lower_and_equal(&scores, score),
                         (lower, equal),
                         "{score} in {scores:?}"
                     );
@@ -125,7 +125,7 @@ mod tests {
             }
         }
         let extremes = [f64::NEG_INFINITY, -0.0, 0.0, 1.0, f64::INFINITY, f64::INFINITY];
-        assert_eq!(compare_all(&extremes, 0.0), (1, 2));
-        assert_eq!(compare_all(&extremes, f64::INFINITY), (4, 2));
+        assert_eq!(lower_and_equal(&extremes, 0.0), (1, 2));
+        assert_eq!(lower_and_equal(&extremes, f64::INFINITY), (4, 2));
     }
 }

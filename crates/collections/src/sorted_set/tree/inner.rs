@@ -188,6 +188,8 @@ impl Inner {
         slots::remove_plain(&mut self.counts, self.len, at);
         let child = slots::remove(&mut self.children, self.len, at);
         self.len -= 1;
+        // No alias stays of a member that may go.
+        self.members[self.len] = None;
         child
     }
 

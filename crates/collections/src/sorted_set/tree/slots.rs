@@ -24,7 +24,7 @@ pub(super) fn remove<T: Default>(slots: &mut [T], len: usize, at: usize) -> T {
     value
 }
 
-/// The same for plain values.
+/// Moves plain values behind `at` down by one. The last slot keeps its value.
 #[inline]
 pub(super) fn remove_plain<T: Copy>(slots: &mut [T], len: usize, at: usize) {
     slots.copy_within(at + 1..len, at);
