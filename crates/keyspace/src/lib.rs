@@ -78,7 +78,7 @@ pub use access::item::{Adjust, Adjusted, Condition, End, Item, Stored, Summary, 
 pub use access::keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use access::memory::{SnapshotMemory, SpillStats};
 pub use access::prefetch::prefetch_elements;
-pub use access::shard_locks::{MultiShardGuard, ShardLocks};
+pub use access::shard_locks::{MultiShardGuard, SHARD_PATIENCE, ShardLocks};
 pub use access::string::NewString;
 pub use access::undo::Savepoint;
 pub use change::event::{Event, EventBatch, EventClasses, EventSink, KeyEvent, Origin, Source};

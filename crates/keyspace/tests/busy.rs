@@ -1,5 +1,6 @@
 //! Shards that are held for long: a worker is told so, and woken later.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -263,13 +264,13 @@ fn a_shard_that_is_held_for_long_stays_so_while_it_is_locked_with_no_other() {
 fn a_waiter_in_a_busy_shard_is_forgotten_later() {
     let (keyspace, _woken) = keyspace();
     let names = names(&keyspace);
-    let keys = [&names[1], &names[4]].map(|name| keyspace.key(name.as_bytes()));
+    let keys = [&names[1], &names[4], &names[5]].map(|name| keyspace.key(name.as_bytes()));
     let hashes = keys.map(|key| key.hash());
     let waiter =
         wait_for_keys(keyspace.locks().lock_many(&hashes).locks(), DB, &keys, true, "a client");
     let holder = Holder::start(&keyspace, &[&names[4]]);
     forget_waiter(&mut keyspace.worker_locks(WORKER), &waiter);
-    assert_eq!(keyspace.awaited_keys(), (1, 1), "the one of the shard that is free is");
+    assert_eq!(keyspace.awaited_keys(), (1, 1), "those of the shards that are free are");
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOW_MS));
     let _reaper = Reaper::start(Arc::clone(&keyspace), clock).unwrap();
     holder.end();
@@ -314,6 +315,58 @@ fn the_reaper_passes_by_a_shard_that_is_held_without_end() {
     wait_until("it has passed by, and comes again", || left() == (1, 1, 1, 1));
     holder.end();
     wait_until("all is done", || left() == (0, 0, 0, 0));
+}
+
+/// Without a deadline that makes it come again.
+#[test]
+fn the_reaper_comes_again_for_what_it_has_left_in_a_busy_shard() {
+    static PASSES: AtomicUsize = AtomicUsize::new(0);
+    fn pass() {
+        PASSES.fetch_add(1, Ordering::Relaxed);
+    }
+    for duty in ["waiter", "watch", "cached key", "eviction"] {
+        let (keyspace, _woken) = keyspace();
+        let names = names(&keyspace);
+        let key = keyspace.key(names[4].as_bytes());
+        let mut locks = keyspace.worker_locks(WORKER);
+        keyspace.limit_cached_keys(10);
+        let mut watch = Watch::new(&keyspace);
+        let mut waiter = None;
+        match duty {
+            "waiter" => waiter = Some(wait_for_keys(&mut locks, DB, &[key], true, ())),
+            "watch" => watch_key(&mut locks, &mut watch, DB, key, NOW_MS),
+            "cached key" => remember_reader(&mut locks, DB, key, 1, NOW_MS),
+            _ => set(&mut locks, &names[4]),
+        }
+        drop(locks);
+        let left = || {
+            let waiting = keyspace.awaited_keys().0 + keyspace.watching().1;
+            waiting + keyspace.cached_keys().0 + keyspace.len(DB)
+        };
+        let clock = Arc::new(ManualClock::new(NOW_MS));
+        let reaper = Reaper::start(Arc::clone(&keyspace), clock).unwrap();
+        let twice = || {
+            for _ in 0..2 {
+                let before = PASSES.load(Ordering::Relaxed);
+                reaper.call(pass);
+                wait_until("it comes by", || PASSES.load(Ordering::Relaxed) > before);
+            }
+        };
+        // The first round of aging is over then.
+        twice();
+        let holder = Holder::start(&keyspace, &[&names[4]]);
+        if let Some(waiter) = waiter {
+            forget_waiter(&mut keyspace.worker_locks(WORKER), &waiter);
+        }
+        drop(watch);
+        keyspace.limit_cached_keys(0);
+        let limit = Eviction { limit_bytes: 1, policy: Policy::AllkeysLru, ..Eviction::default() };
+        keyspace.set_eviction(&limit);
+        twice();
+        assert_eq!(left(), 1, "{duty}");
+        holder.end();
+        wait_until(duty, || left() == 0);
+    }
 }
 
 #[test]

@@ -21,7 +21,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch, gather_cold, leave_to_disk};
+use tierce_keyspace::{
+    Cleaning, Keyspace, Policy, SHARD_PATIENCE, SpillBatch, gather_cold, leave_to_disk,
+};
 use tierce_storage::{ColdLimits, ColdStore, Durable, Origin};
 
 use super::Demand;
@@ -55,6 +57,9 @@ const PAUSE_IN_VAIN: Duration = Duration::from_millis(100);
 
 /// After a failure of the disk.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// Between two passes over all keys, if the first one has left out busy shards: their segments are as sparse as before.
+const CLEAN_BUSY_EVERY: Duration = Duration::from_secs(30);
 
 /// A segment is cleaned when less than this part of it counts.
 const SPARSE: f64 = 0.5;
@@ -104,6 +109,8 @@ struct SpillerState {
     batch: SpillBatch,
     cleaning: Option<Cleaning>,
     cleaned: Instant,
+    /// No pass over all keys begins before.
+    cleans_again: Instant,
     has_failed: bool,
     /// Counted memory when nothing could go. Hardly anything can go now if it is the same.
     vain_at: Option<u64>,
@@ -115,6 +122,7 @@ impl SpillerState {
             batch: SpillBatch::with_limits(work.limits),
             cleaning: None,
             cleaned: Instant::now(),
+            cleans_again: Instant::now(),
             has_failed: false,
             vain_at: None,
         }
@@ -162,7 +170,7 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
     }
     state.vain_at = None;
     loop {
-        let found = gather(work, &mut state.batch, target);
+        let Found { count: found, has_met_busy } = gather(work, &mut state.batch, target);
         let spilled = match write(work, store, &mut state.batch, Origin::Memory) {
             Ok(spilled) => spilled,
             Err(error) => {
@@ -175,9 +183,13 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
         };
         state.has_failed = false;
         let is_short = work.keyspace.is_short_of_memory();
-        let is_stuck = found == 0 && spilled == 0 && is_short;
+        // What is in busy shards may go later.
+        let is_stuck = found == 0 && spilled == 0 && is_short && !has_met_busy;
         work.demand.is_stuck.store(is_stuck, Relaxed);
         if work.keyspace.told_memory() <= target {
+            return CHECK_EVERY;
+        }
+        if found == 0 && has_met_busy {
             return CHECK_EVERY;
         }
         if found == 0 {
@@ -193,12 +205,20 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
     }
 }
 
-/// Forgets values that are on disk, and copies others for the disk. How many these were.
-fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> usize {
+/// The result of [`gather`].
+struct Found {
+    /// Values that can go.
+    count: usize,
+    /// There may be more, in shards that a program holds, perhaps without end.
+    has_met_busy: bool,
+}
+
+/// Forgets values that are on disk, and copies others for the disk.
+fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> Found {
     let keyspace = &*work.keyspace;
     let now_ms = crate::clock::unix_ms();
     let mut locks = keyspace.locks();
-    let (mut found, mut vain) = (0, 0);
+    let (mut found, mut vain) = (Found { count: 0, has_met_busy: false }, 0);
     while batch.bytes() < BATCH_BYTES && vain < VAIN_LOOKS_MAX {
         if keyspace.told_memory() <= target + batch.bytes() as u64 {
             break;
@@ -206,7 +226,8 @@ fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> usize {
         let gathered = gather_cold(&mut locks, batch, now_ms);
         let count = gathered.copied + gathered.forgotten;
         vain = if count == 0 { vain + 1 } else { 0 };
-        found += count;
+        found.count += count;
+        found.has_met_busy |= gathered.is_busy;
     }
     found
 }
@@ -264,7 +285,10 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
             fail(work, state, &error);
         }
         let sparse = store.sparse(SPARSE);
-        if sparse.is_empty() || (sparse.len() as u64) < store.figures().segments / SPARSE_PART {
+        if Instant::now() < state.cleans_again
+            || sparse.is_empty()
+            || (sparse.len() as u64) < store.figures().segments / SPARSE_PART
+        {
             return false;
         }
         let movable = store.movable(&sparse);
@@ -275,6 +299,9 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
     }
     let Some(cleaning) = &mut state.cleaning else { return false };
     let stepped = cleaning.step(&work.keyspace, &mut state.batch, BATCH_BYTES);
+    if cleaning.has_met_busy() {
+        state.cleans_again = Instant::now() + CLEAN_BUSY_EVERY;
+    }
     let written = write(work, store, &mut state.batch, Origin::Segments);
     match (stepped, written) {
         (Ok(true), Ok(_)) => return true,
@@ -293,7 +320,10 @@ fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_storage::Err
     if dead.is_empty() || work.keyspace.snapshot_memory().is_some() {
         return Ok(());
     }
-    work.keyspace.locks().pass_all_shards();
+    // With a program that goes on without end they stay.
+    if work.keyspace.impatient_long_locks(SHARD_PATIENCE).try_pass_shards(0).is_err() {
+        return Ok(());
+    }
     // A log that has failed, or is about to make place for another one, may still refer to them, and is
     // what the next start may have to rely on.
     if !work.durable_log.sync_if_complete()? {

@@ -88,7 +88,7 @@ impl<'k> Effects<'k> {
         self.noted().map_or_else(Vec::new, |notices| notices.ready.take())
     }
 
-    /// True if nothing is to be handed over.
+    /// True if nothing is to be handed over; never while there is a log.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.batch.is_none() && self.due_place.is_none() && self.notices.get().is_none()

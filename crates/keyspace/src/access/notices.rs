@@ -134,17 +134,18 @@ pub(super) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
 pub(super) fn withdraw_waiter(locks: &mut ShardLocks<'_>, waiter: &Waiter) {
     waiter.state.withdraw();
     if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
-        let is_forgotten = try_forget(locks, waiter);
-        debug_assert!(is_forgotten, "its shards are locked");
+        assert!(try_forget(locks, waiter), "its shards are locked");
     }
 }
 
-/// Takes a waiter out of all queues; `false` if it is still in one of a shard that another thread holds.
+/// Takes a waiter out of the queues of all shards that are not busy; `false` if some are.
 pub(crate) fn try_forget(locks: &mut ShardLocks<'_>, waiter: &Waiter) -> bool {
+    let mut has_met_busy = false;
     for key in &waiter.keys {
         let shard = locks.keyspace().hasher.shard(locks.keyspace().hash(&key.1));
         if !locks.try_reach_shard(shard) {
-            return false;
+            has_met_busy = true;
+            continue;
         }
         let held = locks.held(shard);
         if let Some(waiters) = &mut held.shard.waiters {
@@ -152,5 +153,5 @@ pub(crate) fn try_forget(locks: &mut ShardLocks<'_>, waiter: &Waiter) -> bool {
         }
         held.note_waiters();
     }
-    true
+    !has_met_busy
 }

@@ -30,6 +30,10 @@ use crate::planted::{self, Fault};
 use crate::registries::busy::{Announcement, OnBusy};
 use crate::registries::waiters::WaitKey;
 
+/// A thread that has other things to do waits so long for shards that others hold for long: a program may hold them
+/// without end.
+pub const SHARD_PATIENCE: Duration = Duration::from_millis(100);
+
 /// How a thread gets along with others that hold shards for long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BusyPolicy {
@@ -381,7 +385,10 @@ impl<'k> ShardLocks<'k> {
         if self.single.as_ref().is_some_and(|held| held.index == index) {
             return true;
         }
-        self.change_as(index, |_| OnBusy::Fail).is_ok()
+        match self.is_within() {
+            true => self.position(index).is_some(),
+            false => self.change_as(index, |_| OnBusy::Fail).is_ok(),
+        }
     }
 
     /// In line, as most requests lock a shard: a call costs 25 instructions.

@@ -28,6 +28,15 @@ pub(crate) struct Round {
     pub(crate) shard: usize,
     pub(crate) db: usize,
     pub(crate) cursor: u64,
+    /// How often the shard was busy.
+    pub(crate) tries: u32,
+}
+
+impl Round {
+    /// One that goes on with the first entry of a shard.
+    pub(crate) fn at_shard(shard: usize, began_ms: i64) -> Self {
+        Self { began_ms, shard, db: 0, cursor: 0, tries: 0 }
+    }
 }
 
 impl Default for Aging {

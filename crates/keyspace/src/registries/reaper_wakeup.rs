@@ -72,11 +72,11 @@ impl ReaperWakeup {
 }
 
 /// Whether there is still something to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Left {
+    Nothing,
+    /// Some time later, in busy shards: a program may hold them without end.
+    Busy,
     /// At once.
     Something,
-    /// In shards that other threads hold, some time later: a program may hold them without end.
-    Busy,
-    Nothing,
 }

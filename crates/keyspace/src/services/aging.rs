@@ -3,7 +3,8 @@
 //! An entry has few bits for the time of its last use, so old times would wrap and look recent. Once an hour
 //! the reaper therefore visits all entries, a few buckets per lock and a bounded number of locks per turn, and
 //! stores old times in a coarser unit: see [`crate::data::stamp`], and [`Frequency`] for the policies that count uses.
-//! An entry that a round misses, because its table changes meanwhile, has two more rounds before its time is misread.
+//! An entry that a round misses, because its table changes or its shard is busy meanwhile, has two more rounds before its
+//! time is misread.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,6 +20,9 @@ const BUCKETS_PER_LOCK: usize = 64;
 
 /// This many times the lock is taken in one step: a fraction of a millisecond.
 const LOCKS_PER_STEP: usize = 32;
+
+/// A shard that is busy so often, for some seconds, is left out.
+const TRIES_MAX: u32 = 500;
 
 /// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent. The
 /// [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after
@@ -39,7 +43,7 @@ pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
     if keyspace.aging.due_in_ms(now_ms) > 0 {
         return Left::Nothing;
     }
-    let mut at = round.take().unwrap_or(Round { began_ms: now_ms, shard: 0, db: 0, cursor: 0 });
+    let mut at = round.take().unwrap_or(Round::at_shard(0, now_ms));
     let now_ms = at.began_ms;
     let before_ms = match keyspace.aging.before_ms.load(Relaxed) {
         NEVER => now_ms,
@@ -65,24 +69,27 @@ pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
             keyspace.aging.before_ms.store(now_ms, Relaxed);
             return Left::Nothing;
         }
-        visit_some(locks, &mut at, age);
+        if locks.try_reach_shard(at.shard) {
+            visit_some(locks, &mut at, age);
+        } else if at.tries < TRIES_MAX {
+            at.tries += 1;
+            *round = Some(at);
+            return Left::Busy;
+        } else {
+            at = Round::at_shard(at.shard + 1, at.began_ms);
+        }
     }
     *round = Some(at);
     Left::Something
 }
 
-/// Visits the next entries of a shard, and moves on. A shard that another thread holds is left out: there are two more
-/// rounds.
+/// Visits the next entries of a shard, and moves on.
 fn visit_some(locks: &mut ShardLocks<'_>, at: &mut Round, visit: impl Fn(&mut Entry)) {
-    if !locks.try_reach_shard(at.shard) {
-        *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
-        return;
-    }
     let shard = &mut locks.held(at.shard).shard;
     for _ in 0..BUCKETS_PER_LOCK {
         let next = shard.used().iter_from(at.db).next();
         let Some(db) = next else {
-            *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
+            *at = Round::at_shard(at.shard + 1, at.began_ms);
             break;
         };
         // The one that the cursor belongs to may have been emptied, or exchanged with one that is not used.

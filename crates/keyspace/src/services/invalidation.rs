@@ -82,10 +82,9 @@ pub(crate) fn trim_cached_keys(locks: &mut ShardLocks<'_>) -> Left {
     if !keyspace.cached.exceeds_limit() {
         return Left::Nothing;
     }
-    let mut is_busy = false;
+    let mut left = Left::Busy;
     for shard in 0..keyspace.shard_count() {
         if !locks.try_reach_shard(shard) {
-            is_busy = true;
             continue;
         }
         let mut taken = 0;
@@ -95,13 +94,12 @@ pub(crate) fn trim_cached_keys(locks: &mut ShardLocks<'_>) -> Left {
         {
             taken += 1;
         }
+        if taken == TRIM_BATCH {
+            left = Left::Something;
+        }
         locks.release();
     }
-    match keyspace.cached.exceeds_limit() {
-        false => Left::Nothing,
-        true if is_busy => Left::Busy,
-        true => Left::Something,
-    }
+    if keyspace.cached.exceeds_limit() { left } else { Left::Nothing }
 }
 
 /// Makes changes that clients are told of as one, as of a change of all keys, however many keys they are. All

@@ -5,7 +5,7 @@
 //! at most, so requests are hardly delayed. Once an hour it visits all entries, a few in each turn
 //! ([`crate::services::aging`]). With nothing due it uses no processor time.
 //!
-//! It waits for no shard, as a program may hold one without end: it passes by, and comes again.
+//! It waits for no busy shard, as a program may hold one without end: it passes by, and comes again.
 //!
 //! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. The
 //! reaper frees the memory and triggers the events on time.
@@ -30,7 +30,7 @@ use crate::services::aging::age_some;
 use crate::services::evict::{Evicted, evict};
 use crate::services::invalidation::trim_cached_keys;
 use crate::services::waiters::forget_others;
-use crate::services::watch::try_end_dropped;
+use crate::services::watch::end_dropped;
 
 /// At most this many deadlines are handled under one lock: some microseconds.
 const EXPIRE_BATCH: usize = 32;
@@ -42,8 +42,8 @@ const EVICT_BATCH: usize = 64;
 /// is handled in batches and not key by key. Keys expire up to this much late.
 const GRANULARITY_MS: i64 = 2;
 
-/// The reaper comes back after so long for what is in shards that others hold.
-const RETRY_BUSY_MS: i64 = 20;
+/// The reaper comes back after so long for what is in busy shards.
+const RETRY_BUSY_MS: i64 = 10;
 
 /// The reaper sleeps at most this long while there are deadlines: so late it notices when the
 /// machine's clock was set forward.
@@ -125,8 +125,8 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         }
         let now_ms = clock.now_ms();
         let mut locks = keyspace.locks();
-        let unqueued = forget_others(&mut locks);
-        let unwatched = try_end_dropped(&mut locks);
+        let waiters_left = forget_others(&mut locks);
+        let watches_left = end_dropped(&mut locks);
         if keyspace.cached.is_congested() {
             // The keys that it would remove are invisible, or can wait: there would be more to tell.
             drop(locks);
@@ -146,16 +146,19 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         let aged = age_some(&mut locks, now_ms);
         // Those who waited for the removed keys are told now, not after the sleep.
         drop(locks);
-        let left = [unqueued, unwatched, expired, trimmed, aged];
-        if !left.contains(&Left::Something) && evicted != Evicted::Some {
-            let at_most_ms = if left.contains(&Left::Busy) { RETRY_BUSY_MS } else { i64::MAX };
-            sleep(keyspace, now_ms, at_most_ms);
+        let left = [waiters_left, watches_left, expired, trimmed, aged];
+        if left.contains(&Left::Something) || evicted == Evicted::Some {
+            continue;
+        }
+        match left.contains(&Left::Busy) || evicted == Evicted::Later {
+            true => keyspace.reaper_wakeup.sleep(Duration::from_millis(RETRY_BUSY_MS as u64)),
+            false => sleep(keyspace, now_ms),
         }
     }
 }
 
-fn sleep(keyspace: &Keyspace, now_ms: i64, at_most_ms: i64) {
-    let sleep_ms = sleep_ms(keyspace, now_ms).min(at_most_ms);
+fn sleep(keyspace: &Keyspace, now_ms: i64) {
+    let sleep_ms = sleep_ms(keyspace, now_ms);
     // A deadline that comes less than the granularity before the end of the sleep can wait for it. The first
     // deadline of all wakes the reaper in any case: from then on it looks at the clock more often.
     let is_watching = keyspace.next_deadline_ms().is_some();
@@ -193,11 +196,11 @@ fn expire_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
     let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
     for (index, (keys_ms, fields_ms)) in times.enumerate() {
         if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {
-            // A program may hold it without end: it comes after the next sleep again.
-            if locks.try_reach_shard(index) && expire_shard(locks, index, now_ms) == Left::Something
-            {
-                left = Left::Something;
-            }
+            let left_there = match locks.try_reach_shard(index) {
+                true => expire_shard(locks, index, now_ms),
+                false => Left::Busy,
+            };
+            left = left.max(left_there);
             locks.release();
         }
     }

@@ -68,8 +68,8 @@ pub fn claim_waiter(
     claimed.map(Arc::clone)
 }
 
-/// Takes a waiter that has its answer out of all queues. A second call does nothing, and needs no shard. Shards that
-/// others hold are left to the reaper.
+/// Takes a waiter that has its answer out of all queues. A second call does nothing, and needs no shard. Busy shards
+/// are left to the reaper.
 pub fn forget_waiter(locks: &mut ShardLocks<'_>, waiter: &Arc<Waiter>) {
     if waiter.is_forgotten.swap(true, Ordering::Relaxed) {
         return;
@@ -79,7 +79,7 @@ pub fn forget_waiter(locks: &mut ShardLocks<'_>, waiter: &Arc<Waiter>) {
     }
 }
 
-/// Takes waiters out of their queues that other threads could not.
+/// Takes waiters out of their queues that other threads could not. Whether some are left.
 pub(crate) fn forget_others(locks: &mut ShardLocks<'_>) -> Left {
     let mut left = std::mem::take(&mut *locks.keyspace().forgotten.0.lock());
     left.retain(|waiter| !try_forget(locks, waiter));

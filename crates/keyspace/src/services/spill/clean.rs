@@ -25,6 +25,7 @@ pub struct Cleaning {
     position: u64,
     /// What was found and is not moved yet, those first that are to be moved last.
     found: Vec<Found>,
+    has_met_busy: bool,
 }
 
 /// A key and where its value is.
@@ -39,7 +40,13 @@ impl Cleaning {
     /// Begins a pass for these segments.
     pub fn begin(mut segments: Vec<u32>) -> Self {
         segments.sort_unstable();
-        Self { segments, db: 0, shard: 0, position: 0, found: Vec::new() }
+        let found = Vec::new();
+        Self { segments, db: 0, shard: 0, position: 0, found, has_met_busy: false }
+    }
+
+    /// Whether shards were left out because they were busy.
+    pub fn has_met_busy(&self) -> bool {
+        self.has_met_busy
     }
 
     /// Looks at some keys, reads the values of those that are in one of the segments, and adds them to
@@ -100,7 +107,7 @@ impl Cleaning {
         next
     }
 
-    /// Looks at some keys of one shard. Returns the bytes of the values that it found.
+    /// Looks at some keys of one shard, unless it is busy. Returns the bytes of the values that it found.
     fn clean_some(&mut self, keyspace: &Keyspace, db: DbIndex) -> usize {
         let mut bytes = 0;
         let (segments, found) = (&self.segments, &mut self.found);
@@ -112,7 +119,13 @@ impl Cleaning {
                 found.push(Found { db, key: entry.key().to_vec(), location });
             }
         };
-        self.position = scan_shard(&mut locks, db, self.shard, self.position, KEYS_PER_LOCK, visit);
+        self.position = match locks.try_reach_shard(self.shard) {
+            true => scan_shard(&mut locks, db, self.shard, self.position, KEYS_PER_LOCK, visit),
+            false => {
+                self.has_met_busy = true;
+                0
+            }
+        };
         drop(locks);
         if self.position == 0 {
             self.shard = (self.shard + 1) % keyspace.shard_count();

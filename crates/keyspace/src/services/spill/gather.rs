@@ -146,9 +146,11 @@ pub struct Gathered {
     pub copied: usize,
     /// Values that were on disk already and are not in memory any more.
     pub forgotten: usize,
+    /// Nothing was looked at, as the shard is busy.
+    pub is_busy: bool,
 }
 
-/// Forgets some cold values of one shard that are on disk already, and copies others. Releases the
+/// Forgets some cold values of one shard that are on disk already, and copies others, unless it is busy. Releases the
 /// shard of the last request, and the one it has used.
 ///
 /// # Panics
@@ -161,14 +163,11 @@ pub fn gather_cold(locks: &mut ShardLocks<'_>, batch: &mut SpillBatch, now_ms: i
     let random = mix(turn as u64 ^ now_ms as u64);
     let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
     let mut search = ColdSearch { keyspace, scope, measure, tuning, now_ms, random, want };
-    let larger = larger_shard(keyspace, scope, turn, mix(random) as usize);
-    // Not one that a program holds, perhaps without end, while all who write wait for memory.
-    let mut shards =
-        (0..keyspace.shard_count()).map(|after| (larger + after) % keyspace.shard_count());
-    let Some(shard) = shards.find(|shard| locks.try_reach_shard(*shard)) else {
-        return Gathered::default();
-    };
+    let shard = larger_shard(keyspace, scope, turn, mix(random) as usize);
     let len_max = batch.values.limits().value_len_max;
+    if !locks.try_reach_shard(shard) {
+        return Gathered { is_busy: true, ..Gathered::default() };
+    }
     let coldest = search.coldest_few(locks.held(shard), |entry| {
         let is_new = batch.copied.is_empty() || !batch.copied.contains(&entry.address().addr());
         is_new && is_worth_it(entry, len_max, now_ms)

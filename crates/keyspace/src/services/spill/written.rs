@@ -11,8 +11,7 @@ use crate::data::entry::{Attributes, Content};
 use crate::data::key::Key;
 
 /// Leaves the values of a batch to the disk, where they now are at `locations`, and logs that: all that
-/// have not changed since they were copied. The locations of the others are released. Returns how many
-/// values are out of memory, or have moved.
+/// have not changed since they were copied, and are in no busy shard. The locations of the others are released. Returns how many values are out of memory, or have moved.
 ///
 /// # Panics
 ///
@@ -27,12 +26,14 @@ pub fn leave_to_disk(
     let mut spilled = 0;
     for (index, (item, location)) in batch.items.iter().zip(locations).enumerate() {
         let key = keyspace.key(&batch.keys[item.key.clone()]);
-        let mut db = locks.db(item.db, key.hash(), now_ms);
-        let done = match item.moved_from {
-            Some(from) => relocate(&mut db, key, from, *location),
-            None => spill_value(&mut db, key, batch.values.value(index), *location),
+        let is_done = locks.try_reach(key.hash()) && {
+            let mut db = locks.db(item.db, key.hash(), now_ms);
+            match item.moved_from {
+                Some(from) => relocate(&mut db, key, from, *location),
+                None => spill_value(&mut db, key, batch.values.value(index), *location),
+            }
         };
-        if done {
+        if is_done {
             spilled += 1;
         } else {
             keyspace.release(*location);

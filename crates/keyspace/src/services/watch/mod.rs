@@ -152,13 +152,13 @@ pub fn unwatch(locks: &mut ShardLocks<'_>, mut watch: Watch) {
     });
 }
 
-/// Ends what was dropped without shard locks, as far as no other thread holds its shards: what the reaper does, for
-/// keyspaces without one.
+/// Ends what was dropped without shard locks, as far as its shards are not busy: what the reaper does, for keyspaces
+/// without one.
 pub fn end_dropped_watches(locks: &mut ShardLocks<'_>) {
-    _ = try_end_dropped(locks);
+    _ = end_dropped(locks);
 }
 
-pub(crate) fn try_end_dropped(locks: &mut ShardLocks<'_>) -> Left {
+pub(crate) fn end_dropped(locks: &mut ShardLocks<'_>) -> Left {
     let mut left = std::mem::take(&mut *locks.keyspace().watches.dropped.lock());
     left.retain_mut(|(id, registered)| {
         registered.retain(|(db, hash)| {
