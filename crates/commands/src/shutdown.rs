@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::config::{Config, DirectiveId, Settings};
 
@@ -161,7 +161,7 @@ impl ShutdownRequest {
                 return reason;
             }
             if self.changed.wait_for(&mut state, every).timed_out() {
-                meanwhile();
+                MutexGuard::unlocked(&mut state, &meanwhile);
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tierce_keyspace::WaitKey;
+use tierce_keyspace::{SHARD_PATIENCE, WaitKey};
 use tierce_output::Output;
 
 use crate::answer::{Answer, Answered};
@@ -20,7 +20,7 @@ use crate::clock;
 use crate::error::Interrupt;
 use crate::kernel::Kernel;
 use crate::offload::{Job, Offload, RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
-use crate::pipeline::{self, Executed, Execution, Executor, SHARD_PATIENCE, Stopped, Turn};
+use crate::pipeline::{self, Executed, Execution, Executor, Stopped, Turn};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::stats::Counters;

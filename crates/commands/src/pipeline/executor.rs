@@ -4,9 +4,8 @@
 //! this file, and `long_commands` of the server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
+use tierce_keyspace::{Origin, SHARD_PATIENCE, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
 use tierce_output::Output;
 use tierce_wire::resp::Args;
 
@@ -27,10 +26,6 @@ use crate::pipeline::{
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::slowlog;
-
-/// A thread that has other things to do waits so long for shards that others hold for long, or that a program has held
-/// for so long: a program may hold them without end.
-pub const SHARD_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A transaction of no more brief requests of a primary is as brief: a worker waits for some ten microseconds at most.
 const BRIEF_REQUESTS: usize = 16;

@@ -58,7 +58,7 @@ pub(crate) use self::body::{at_least, exactly, many, no_arguments, shape, shaped
 pub use self::context::{Call, Context};
 pub use self::copies::Then;
 pub use self::defined::Defined;
-pub use self::executor::{Executed, Execution, Executor, SHARD_PATIENCE, Stopped};
+pub use self::executor::{Executed, Execution, Executor, Stopped};
 pub use self::guard::Guard;
 pub use self::locking::Bodies;
 pub use self::mode::{Mode, Served};

@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::Arc;
 
 use tierce_keyspace::{
-    KeyHash, Returned, ShardLocks, WaitKey, Waiter, claim_waiter, forget_waiter,
+    KeyHash, Returned, SHARD_PATIENCE, ShardLocks, WaitKey, Waiter, claim_waiter, forget_waiter,
     forget_waiter_later, leave_unserved,
 };
 use tierce_output::Output;
@@ -12,7 +12,7 @@ use tierce_output::Output;
 use super::blocking::{Blocked, ENDED_BY_ROLE, answer_in_vain, blocked_of};
 use super::locking::held_by_program;
 use super::redirect::redirection_of;
-use super::{Mode, SHARD_PATIENCE, Served};
+use super::{Mode, Served};
 use crate::acl;
 use crate::answer::{Answer, Answered};
 use crate::caller::Caller;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tierce_keyspace::ShardLocks;
+use tierce_keyspace::{SHARD_PATIENCE, ShardLocks};
 
 use super::{Engine, News};
 use crate::memory::MemoryReport;
@@ -55,12 +55,12 @@ impl Engine {
         let (settings, now_ms) = (self.config.settings(), crate::clock::unix_ms());
         let changes = self.keyspace.stats().changes;
         let Some(point) = self.persistence.due(&settings, changes, now_ms / 1000) else { return };
-        self.log.notice(format_args!(
-            "{} changes in {} seconds. Saving...",
-            point.changes, point.seconds
-        ));
-        // One that was begun in between serves as well.
-        let _ = self.begin_save(&mut self.keyspace.locks(), now_ms, Cause::Background, None);
+        // While a program holds shards for long it begins later, and one that was begun in between serves as well.
+        let mut locks = self.keyspace.impatient_long_locks(SHARD_PATIENCE);
+        if self.begin_save(&mut locks, now_ms, Cause::Background, None).is_ok() {
+            let (changes, seconds) = (point.changes, point.seconds);
+            self.log.notice(format_args!("{changes} changes in {seconds} seconds. Saving..."));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tierce_keyspace::Keyspace;
+use tierce_keyspace::{Keyspace, SHARD_PATIENCE, SnapshotError};
 
 use super::error::SaveError;
 use super::host::Host;
@@ -16,12 +16,13 @@ pub fn run(persistence: &Persistence, keyspace: &Arc<Keyspace>, log: &Log, host:
         match persistence.next_task() {
             Task::Save(job) => carry_out(persistence, keyspace, log, host, *job),
             Task::BeginScheduled => {
-                let (mut locks, now_ms) = (keyspace.locks(), crate::clock::unix_ms());
-                // If another thread was faster, there is a save all the same.
-                let begun =
-                    persistence.begin(keyspace, &mut locks, now_ms, Cause::Background, None);
-                if let Ok(begun) = begun {
-                    host.note_latency("snapshot", begun.pause);
+                let mut locks = keyspace.impatient_long_locks(SHARD_PATIENCE);
+                let now_ms = crate::clock::unix_ms();
+                match persistence.begin(keyspace, &mut locks, now_ms, Cause::Background, None) {
+                    Ok(begun) => host.note_latency("snapshot", begun.pause),
+                    Err(SaveError::Snapshot(SnapshotError::Busy(_))) => persistence.put_off(),
+                    // If another thread was faster, there is a save all the same.
+                    Err(_) => {}
                 }
             }
             Task::End => return,

@@ -15,6 +15,9 @@ use super::points::{self, Situation};
 use super::save::{CopySink, Saved, Target};
 use tierce_config::{DirectiveId, SavePoint, Settings};
 
+/// A scheduled save that could not begin is tried again after so long.
+const PUT_OFF_FOR: Duration = Duration::from_secs(1);
+
 /// Names a save, for clients that wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaveId(u64);
@@ -267,6 +270,15 @@ impl Persistence {
     pub fn schedule(&self) {
         self.state.lock().is_scheduled = true;
         self.work.notify_one();
+    }
+
+    /// Has the save that is scheduled begin later, and waits, unless there is something else to do.
+    pub(super) fn put_off(&self) {
+        let mut state = self.state.lock();
+        state.is_scheduled = true;
+        if !state.saver_ends && state.job.is_none() {
+            self.work.wait_for(&mut state, PUT_OFF_FOR);
+        }
     }
 
     /// The save point that asks for a save now.

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use tierce_keyspace::{DbIndex, Freeing, flush_dbs};
+use tierce_keyspace::{DbIndex, Freeing, SHARD_PATIENCE, flush_dbs};
 
 use super::counters::{Counters, Totals};
 use super::prefixes::Prefixes;
@@ -13,7 +13,6 @@ use crate::commands::replica_level::ReplicaLevel;
 use crate::front_ends::Stages;
 use crate::gates::Gates;
 use crate::kernel::Kernel;
-use crate::pipeline::SHARD_PATIENCE;
 
 /// No flush is to come.
 const NEVER: i64 = i64::MAX;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tierce_commands::replication::{Begun, Copy, Replica, Source};
 use tierce_engine::feed::Reader;
+use tierce_keyspace::{Busy, SHARD_PATIENCE, SnapshotError};
 use tierce_rdb::{VERSION_REDIS_6_2, VERSION_REDIS_7_0};
 use tierce_replication::translate::Dialect;
 
@@ -20,6 +21,9 @@ use crate::server::Server;
 
 /// How often it looks after replicas, if nothing else calls it.
 const TICK: Duration = Duration::from_millis(100);
+
+/// A copy that a program which holds shards for long has kept from beginning is tried again after so long.
+const BUSY_FOR: Duration = Duration::from_secs(1);
 
 /// Ticks between two signs of life to replicas that wait for a copy.
 const TICKS_OF_A_SIGN: u32 = 10;
@@ -69,7 +73,7 @@ impl Drop for Copies {
 
 fn run(server: &Arc<Server>) {
     let mut tick = 0_u32;
-    let mut pinged = Instant::now();
+    let (mut pinged, mut begins_from) = (Instant::now(), Instant::now());
     while server.primary.wait(server.primary.has_replicas().then_some(TICK)) {
         let (settings, now_ms) = (server.config.settings(), unix_ms());
         server.count_replicas(&settings, now_ms);
@@ -93,8 +97,11 @@ fn run(server: &Arc<Server>) {
                 false => "The full copy that began is given up: no replica waits for it",
             });
         }
-        if is_copy_due(server, &replicas, &settings, now_ms) {
-            begin_copy(server, &settings);
+        if Instant::now() >= begins_from
+            && is_copy_due(server, &replicas, &settings, now_ms)
+            && begin_copy(server, &settings).is_err()
+        {
+            begins_from = Instant::now() + BUSY_FOR;
         }
     }
 }
@@ -188,7 +195,10 @@ fn awaits_bucket(server: &Server) -> bool {
 ///
 /// It has what is expired and still there as well. While this server is a replica its primary decides about that, and
 /// what it says of such a key, that it stays or what it is now, is behind the copy.
-fn begin_copy(server: &Arc<Server>, settings: &Settings) {
+///
+/// # Errors
+/// [`Busy`] if a program holds shards for too long.
+fn begin_copy(server: &Arc<Server>, settings: &Settings) -> Result<(), Busy> {
     let weak = Arc::downgrade(server);
     let wake = move || {
         if let Some(server) = weak.upgrade() {
@@ -198,15 +208,15 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings) {
     let (copy, sink) = Copy::begin(repl_timeout(settings), version_max(settings), Box::new(wake));
     // Until the place of the copy is set or known, the stream has the same source, and that of a primary stands still.
     let still = server.role.hold_still();
-    let Some(begun) = server.primary.begin_copy(Arc::clone(&copy)) else { return };
+    let Some(begun) = server.primary.begin_copy(Arc::clone(&copy)) else { return Ok(()) };
     let mut placed = None;
     let moment = || match begun {
         Begun::Mark(number) => server.feed.mark(Reader::Replicas, number),
         Begun::Here(number) => placed = Some(server.primary.place_copy(number)),
         Begun::Alone(_) => {}
     };
-    let outcome =
-        server.engine.begin_copy(&mut server.keyspace.locks(), BEFORE_ALL_MS, sink, moment);
+    let mut locks = server.keyspace.impatient_long_locks(SHARD_PATIENCE);
+    let outcome = server.engine.begin_copy(&mut locks, BEFORE_ALL_MS, sink, moment);
     drop(still);
     match outcome {
         Ok(_) => {
@@ -220,9 +230,12 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings) {
         }
         Err(error) => {
             server.primary.cancel_copy(&copy);
-            if !matches!(error, SaveError::InProgress) {
-                server.log.warning(format_args!("No full copy for replicas: {error}"));
+            match error {
+                SaveError::InProgress => {}
+                SaveError::Snapshot(SnapshotError::Busy(busy)) => return Err(busy),
+                _ => server.log.warning(format_args!("No full copy for replicas: {error}")),
             }
         }
     }
+    Ok(())
 }
