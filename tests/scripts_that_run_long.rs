@@ -476,6 +476,30 @@ fn keys_expire_while_an_endless_script_holds_others() {
     assert!(runner.reply().to_string().contains("Script killed by user"));
 }
 
+#[test]
+fn a_save_that_is_due_keeps_nobody_waiting_while_a_script_runs_without_end() {
+    let launch = launch().with("threads", "1").with("busy-reply-threshold", "50");
+    let server = launch.with("save", "1 1").start();
+    let (mut c, runner) = (server.connect(), server.connect());
+    let _runner = begin(runner, "redis.call('get', KEYS[1]) while true do end", "held");
+    wait_for_busy(&mut c, "held");
+    let free = free_key(&mut c);
+    c.check(&format!("SET {free} 1"), "+OK");
+    let shown = |c: &mut Connection, field: &str| {
+        let info = c.ask("INFO").text().to_owned();
+        let line = info.lines().find_map(|line| line.strip_prefix(field)).map(str::to_owned);
+        line.expect("a line of INFO").parse::<u64>().expect("a number")
+    };
+    let begun = shown(&mut c, "uptime_in_seconds:");
+    wait_until("it is due", || shown(&mut c, "uptime_in_seconds:") > begun + 3);
+    assert!(shown(&mut c, "rdb_changes_since_last_save:") > 0);
+    // Others that need many shards, or all, have their turn as well.
+    c.check("CONFIG SET appendonly no", "+OK");
+    c.check(&format!("EVAL 'return redis.call(\"incr\", KEYS[1])' 1 {free}"), ":2");
+    c.check("SCRIPT KILL", "+OK");
+    wait_until("it is saved", || shown(&mut c, "rdb_changes_since_last_save:") == 0);
+}
+
 /// A script that waits until INFO shows something, and then writes.
 fn waits_for(section: &str, shown: &str) -> String {
     format!(

@@ -323,6 +323,41 @@ fn keys_alone_that_are_too_many_are_refused() {
     c.check("GET short:1", "\"1\"");
 }
 
+/// Nor does it keep segments from being cleaned.
+#[test]
+fn an_endless_script_keeps_nobody_from_memory() {
+    const ROUNDS: u8 = 4;
+    let dir = TempDir::new();
+    let launch = spilling(dir.path()).with("threads", "1").with("busy-reply-threshold", "50");
+    let server = launch.start();
+    let (mut c, mut runner) = (server.connect(), server.connect());
+    let script = "redis.call('get', KEYS[1]) while true do end";
+    runner.send(encode(&["EVAL", script, "1", "held"]));
+    let is_busy = |reply: &Reply| reply.to_string().starts_with("-BUSY");
+    wait_until("it is busy", || is_busy(&c.call(&["GET", "held"])));
+    let mut ask = |args: &[&[u8]]| {
+        let reply = c.call(args);
+        (!is_busy(&reply)).then_some(reply)
+    };
+    let mut written = 0;
+    for round in 0..ROUNDS {
+        for key in 0..KEYS {
+            let reply = ask(&[b"SET", &name(key), &value(key, round)]);
+            written += usize::from(reply.is_some());
+            assert!(reply.is_none_or(|reply| reply == Reply::Simple(b"OK".to_vec())), "{key}");
+        }
+    }
+    assert!(written > KEYS * usize::from(ROUNDS) / 2, "one shard of 256 is held");
+    for key in 0..KEYS {
+        let reply = ask(&[b"GET", &name(key)]);
+        assert!(reply.is_none_or(|reply| reply == Reply::Bulk(value(key, ROUNDS - 1))), "{key}");
+    }
+    c.check("SCRIPT KILL", "+OK");
+    assert!(runner.reply().to_string().contains("Script killed by user"));
+    write_all(&mut c, ROUNDS);
+    read_all(&mut c, ROUNDS);
+}
+
 /// Little is free, and nothing that is in memory can go.
 #[test]
 fn a_server_full_of_keys_sleeps() {

@@ -203,11 +203,15 @@ impl<'k> BatchRunner<'k, '_> {
             return Ok(false);
         }
         if gates.has_spilled && caller.waits.may_fetch() {
-            let pending_reads = self
-                .pending_reads(caller, locks, command, input, index, now_ms)
-                .map_err(|busy| Progress::Held { index, deferral: busy.into() })?;
-            if !pending_reads.is_empty() {
-                return Err(Progress::Fetching { index, pending_reads });
+            match self.pending_reads(caller, locks, command, input, index, now_ms) {
+                Ok(pending_reads) if pending_reads.is_empty() => {}
+                Ok(pending_reads) => return Err(Progress::Fetching { index, pending_reads }),
+                Err(busy) => {
+                    let request = Current { index, command, args, planned };
+                    let interrupt = Interrupt::Busy(busy);
+                    let ends = self.interrupted(request, interrupt, gates, caller, output, now_ms);
+                    return ends.map_or(Ok(false), Err);
+                }
             }
         }
         Ok(true)
