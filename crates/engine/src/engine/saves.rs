@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tierce_keyspace::{SHARD_PATIENCE, ShardLocks};
+use tierce_keyspace::ShardLocks;
 
 use super::{Engine, News};
 use crate::memory::MemoryReport;
@@ -56,7 +56,7 @@ impl Engine {
         let changes = self.keyspace.stats().changes;
         let Some(point) = self.persistence.due(&settings, changes, now_ms / 1000) else { return };
         // While a program holds shards for long it begins later, and one that was begun in between serves as well.
-        let mut locks = self.keyspace.impatient_long_locks(SHARD_PATIENCE);
+        let mut locks = self.keyspace.impatient_long_locks(self.persistence.patience());
         if self.begin_save(&mut locks, now_ms, Cause::Background, None).is_ok() {
             let (changes, seconds) = (point.changes, point.seconds);
             self.log.notice(format_args!("{changes} changes in {seconds} seconds. Saving..."));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tierce_keyspace::{Keyspace, SHARD_PATIENCE, SnapshotError};
+use tierce_keyspace::{Keyspace, SnapshotError};
 
 use super::error::SaveError;
 use super::host::Host;
@@ -16,7 +16,7 @@ pub fn run(persistence: &Persistence, keyspace: &Arc<Keyspace>, log: &Log, host:
         match persistence.next_task() {
             Task::Save(job) => carry_out(persistence, keyspace, log, host, *job),
             Task::BeginScheduled => {
-                let mut locks = keyspace.impatient_long_locks(SHARD_PATIENCE);
+                let mut locks = keyspace.impatient_long_locks(persistence.patience());
                 let now_ms = crate::clock::unix_ms();
                 match persistence.begin(keyspace, &mut locks, now_ms, Cause::Background, None) {
                     Ok(begun) => host.note_latency("snapshot", begun.pause),

@@ -1,12 +1,12 @@
 //! What is known about saves: the running one, the last one, and the clients that wait.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::{Keyspace, ShardLocks, Snapshot, SnapshotError, StreamPlace};
+use tierce_keyspace::{Keyspace, SHARD_PATIENCE, ShardLocks, Snapshot, SnapshotError, StreamPlace};
 
 use super::backup::Backup;
 use super::error::SaveError;
@@ -17,6 +17,9 @@ use tierce_config::{DirectiveId, SavePoint, Settings};
 
 /// A scheduled save that could not begin is tried again after so long.
 const PUT_OFF_FOR: Duration = Duration::from_secs(1);
+
+/// So often [`Persistence::patience`] doubles: up to three seconds.
+const DOUBLINGS_MAX: u32 = 5;
 
 /// Names a save, for clients that wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +109,8 @@ pub struct Persistence {
     keys: AtomicU64,
     /// See [`Persistence::refuses_writes`].
     refuses_writes: AtomicBool,
+    /// Saves that could not begin since one did, because shards were busy.
+    busy_in_turn: AtomicU32,
     is_given_up: AtomicBool,
     /// See [`Persistence::start_dir`].
     start_dir: OnceLock<PathBuf>,
@@ -165,6 +170,7 @@ impl Persistence {
             keys: AtomicU64::new(0),
             refuses_writes: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            busy_in_turn: AtomicU32::new(0),
             start_dir: OnceLock::new(),
             last_place: Mutex::default(),
         }
@@ -193,6 +199,13 @@ impl Persistence {
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.refuses_writes.load(Relaxed)
+    }
+
+    /// A save that nobody waits for waits so long for shards that others hold: a program may do so without end, and long
+    /// commands stand in the queue behind. Longer with each vain try, or commands that overlap would keep it from ever
+    /// beginning.
+    pub fn patience(&self) -> Duration {
+        SHARD_PATIENCE * (1 << self.busy_in_turn.load(Relaxed).min(DOUBLINGS_MAX))
     }
 
     /// Begins a save of what `locks` sees now. The saver carries it out.
@@ -239,8 +252,13 @@ impl Persistence {
         // Not under the lock of the state: a thread that waits for that may hold a shard.
         let snapshot = match Snapshot::begin_at(keyspace, locks, now_ms, moment) {
             Err(SnapshotError::InProgress) => return Err(SaveError::InProgress),
+            Err(SnapshotError::Busy(busy)) => {
+                self.busy_in_turn.fetch_add(1, Relaxed);
+                return Err(SnapshotError::Busy(busy).into());
+            }
             begun => begun?,
         };
+        self.busy_in_turn.store(0, Relaxed);
         let pause = snapshot.pause();
         let mut state = self.state.lock();
         if state.running.is_some() {

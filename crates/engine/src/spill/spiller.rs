@@ -16,6 +16,7 @@
 //! the log need. So deletes are still logged there, and segments can be cleaned: as many at a time as there is room for.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
@@ -58,8 +59,15 @@ const PAUSE_IN_VAIN: Duration = Duration::from_millis(100);
 /// After a failure of the disk.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
+/// So long what is in busy shards is waited for, before writers are told that nothing can go.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// After a vain try to pass all shards, to remove segments.
+const PAUSE_OF_REMOVAL: Duration = Duration::from_secs(5);
+
 /// Between two passes over all keys, if the first one has left out busy shards: their segments are as sparse as before.
-const CLEAN_BUSY_EVERY: Duration = Duration::from_secs(30);
+/// It doubles with each of them.
+const CLEAN_BUSY_EVERY: Range<Duration> = Duration::from_secs(1)..Duration::from_secs(30);
 
 /// A segment is cleaned when less than this part of it counts.
 const SPARSE: f64 = 0.5;
@@ -109,8 +117,13 @@ struct SpillerState {
     batch: SpillBatch,
     cleaning: Option<Cleaning>,
     cleaned: Instant,
-    /// No pass over all keys begins before.
+    /// No pass over all keys begins before, and the pause that led to this.
     cleans_again: Instant,
+    clean_pause: Duration,
+    /// No segments are removed before.
+    removes_again: Instant,
+    /// Nothing could go but what may be in busy shards, since then.
+    busy_since: Option<Instant>,
     has_failed: bool,
     /// Counted memory when nothing could go. Hardly anything can go now if it is the same.
     vain_at: Option<u64>,
@@ -123,6 +136,9 @@ impl SpillerState {
             cleaning: None,
             cleaned: Instant::now(),
             cleans_again: Instant::now(),
+            clean_pause: Duration::ZERO,
+            removes_again: Instant::now(),
+            busy_since: None,
             has_failed: false,
             vain_at: None,
         }
@@ -183,19 +199,21 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
         };
         state.has_failed = false;
         let is_short = work.keyspace.is_short_of_memory();
-        // What is in busy shards may go later.
-        let is_stuck = found == 0 && spilled == 0 && is_short && !has_met_busy;
+        let is_vain = found == 0 && spilled == 0;
+        state.busy_since = match is_vain && has_met_busy {
+            true => state.busy_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
+        let may_go_soon = state.busy_since.is_some_and(|since| since.elapsed() < BUSY_PATIENCE);
+        let is_stuck = is_vain && is_short && !may_go_soon;
         work.demand.is_stuck.store(is_stuck, Relaxed);
         if work.keyspace.told_memory() <= target {
             return CHECK_EVERY;
         }
-        if found == 0 && has_met_busy {
-            return CHECK_EVERY;
-        }
         if found == 0 {
-            // A snapshot holds collections that may go when it ends.
-            let told = work.keyspace.told_memory();
-            state.vain_at = work.keyspace.snapshot_memory().is_none().then_some(told);
+            // A snapshot holds collections that may go when it ends, and so do busy shards.
+            let may_change = has_met_busy || work.keyspace.snapshot_memory().is_some();
+            state.vain_at = (!may_change).then(|| work.keyspace.told_memory());
             return PAUSE_IN_VAIN;
         }
         // Under a load that never ends this loop would not.
@@ -275,7 +293,7 @@ fn fail(work: &Work, state: &mut SpillerState, error: &tierce_storage::Error) {
 
 /// Removes and cleans segments. Whether there is more to clean at once.
 fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
-    if let Err(error) = remove_dead(work, store) {
+    if let Err(error) = remove_dead(work, store, state) {
         let line = format_args!("Old files of spilled values cannot be removed: {error}");
         work.operator.tell(Severity::Warning, line);
     }
@@ -299,15 +317,18 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
     }
     let Some(cleaning) = &mut state.cleaning else { return false };
     let stepped = cleaning.step(&work.keyspace, &mut state.batch, BATCH_BYTES);
-    if cleaning.has_met_busy() {
-        state.cleans_again = Instant::now() + CLEAN_BUSY_EVERY;
-    }
+    let has_met_busy = cleaning.has_met_busy();
     let written = write(work, store, &mut state.batch, Origin::Segments);
     match (stepped, written) {
         (Ok(true), Ok(_)) => return true,
         (Ok(false), Ok(_)) => {}
         (Err(error), _) | (_, Err(error)) => fail(work, state, &error),
     }
+    state.clean_pause = match has_met_busy {
+        true => (2 * state.clean_pause).clamp(CLEAN_BUSY_EVERY.start, CLEAN_BUSY_EVERY.end),
+        false => Duration::ZERO,
+    };
+    state.cleans_again = Instant::now() + state.clean_pause;
     state.cleaning = None;
     false
 }
@@ -315,13 +336,19 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
 /// Removes segments in which nothing counts any more, in this order: see which ones these are; see that
 /// no snapshot has begun before; wait until all who have made them so have logged that; have the log
 /// reach the device.
-fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_storage::Error> {
+fn remove_dead(
+    work: &Work,
+    store: &ColdStore,
+    state: &mut SpillerState,
+) -> Result<(), tierce_storage::Error> {
     let dead = store.dead();
-    if dead.is_empty() || work.keyspace.snapshot_memory().is_some() {
+    let is_early = Instant::now() < state.removes_again;
+    if dead.is_empty() || is_early || work.keyspace.snapshot_memory().is_some() {
         return Ok(());
     }
     // With a program that goes on without end they stay.
     if work.keyspace.impatient_long_locks(SHARD_PATIENCE).try_pass_shards(0).is_err() {
+        state.removes_again = Instant::now() + PAUSE_OF_REMOVAL;
         return Ok(());
     }
     // A log that has failed, or is about to make place for another one, may still refer to them, and is

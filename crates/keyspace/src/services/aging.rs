@@ -24,9 +24,9 @@ const LOCKS_PER_STEP: usize = 32;
 /// A shard that is busy so often, for some seconds, is left out.
 const TRIES_MAX: u32 = 500;
 
-/// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent. The
-/// [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after
-/// every few keys.
+/// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent; up to a shard that
+/// is busy. The [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after every
+/// few keys.
 ///
 /// # Panics
 ///
@@ -70,6 +70,7 @@ pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
             return Left::Nothing;
         }
         if locks.try_reach_shard(at.shard) {
+            at.tries = 0;
             visit_some(locks, &mut at, age);
         } else if at.tries < TRIES_MAX {
             at.tries += 1;

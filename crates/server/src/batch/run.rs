@@ -229,13 +229,14 @@ impl<'k> BatchRunner<'k, '_> {
         output: &mut Output,
         now_ms: i64,
     ) -> Option<Progress> {
-        if let Some(error) = self.kernel.busy_with_program(interrupt) {
-            self.refuse(caller, output, Refused { command: Some(command), error });
-            return None;
-        }
-        if interrupt == Interrupt::Long && gates.has_spilled {
+        let refusal = self.kernel.busy_with_program(interrupt);
+        if gates.has_spilled && (interrupt == Interrupt::Long || refusal.is_some()) {
             // The next one may fetch values again.
             caller.waits.has_run();
+        }
+        if let Some(error) = refusal {
+            self.refuse(caller, output, Refused { command: Some(command), error });
+            return None;
         }
         // EXEC is shown behind what it runs.
         if gates.watched && interrupt == Interrupt::Long && !command.is_exec() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tierce_commands::replication::{Begun, Copy, Replica, Source};
 use tierce_engine::feed::Reader;
-use tierce_keyspace::{Busy, SHARD_PATIENCE, SnapshotError};
+use tierce_keyspace::{Busy, SnapshotError};
 use tierce_rdb::{VERSION_REDIS_6_2, VERSION_REDIS_7_0};
 use tierce_replication::translate::Dialect;
 
@@ -215,7 +215,9 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings) -> Result<(), Busy> {
         Begun::Here(number) => placed = Some(server.primary.place_copy(number)),
         Begun::Alone(_) => {}
     };
-    let mut locks = server.keyspace.impatient_long_locks(SHARD_PATIENCE);
+    // Others wait for the role meanwhile.
+    let patience = server.persistence.patience().min(Duration::from_secs(1));
+    let mut locks = server.keyspace.impatient_long_locks(patience);
     let outcome = server.engine.begin_copy(&mut locks, BEFORE_ALL_MS, sink, moment);
     drop(still);
     match outcome {

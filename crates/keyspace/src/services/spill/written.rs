@@ -11,7 +11,8 @@ use crate::data::entry::{Attributes, Content};
 use crate::data::key::Key;
 
 /// Leaves the values of a batch to the disk, where they now are at `locations`, and logs that: all that
-/// have not changed since they were copied, and are in no busy shard. The locations of the others are released. Returns how many values are out of memory, or have moved.
+/// have not changed since they were copied, and are in no busy shard. The locations of the others are released. Returns
+/// how many values are out of memory, or have moved.
 ///
 /// # Panics
 ///
