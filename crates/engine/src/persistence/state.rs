@@ -201,9 +201,9 @@ impl Persistence {
         self.refuses_writes.load(Relaxed)
     }
 
-    /// A save that nobody waits for waits so long for shards that others hold: a program may do so without end, and long
-    /// commands stand in the queue behind. Longer with each vain try, or commands that overlap would keep it from ever
-    /// beginning.
+    /// The time for which a background save waits for busy shards. It is short, as a program may hold a shard without end
+    /// and long commands queue behind the save. It doubles with each vain try, or overlapping long commands would keep
+    /// the save from ever beginning.
     pub fn patience(&self) -> Duration {
         SHARD_PATIENCE * (1 << self.busy_in_turn.load(Relaxed).min(DOUBLINGS_MAX))
     }

@@ -28,7 +28,7 @@ pub(crate) struct Round {
     pub(crate) shard: usize,
     pub(crate) db: usize,
     pub(crate) cursor: u64,
-    /// How often the shard was busy.
+    /// Counts the times that the shard was busy.
     pub(crate) tries: u32,
 }
 

@@ -71,7 +71,7 @@ impl ReaperWakeup {
     }
 }
 
-/// Whether there is still something to do.
+/// The work that is left, and when to go on with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Left {
     Nothing,

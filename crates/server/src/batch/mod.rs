@@ -346,8 +346,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
-/// Whose limits hold for the next requests, and how many are parsed together. Before authentication requests are small,
-/// and parsed one at a time, because the first may be the one that changes that.
+/// Chooses the limits of the next requests, and the number that is parsed together. Before authentication requests are
+/// small, and parsed one at a time, because the first may be the one that changes that.
 #[inline]
 fn auth_state(caller: &Caller) -> (AuthState, usize) {
     match caller.authenticated {

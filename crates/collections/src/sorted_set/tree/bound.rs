@@ -60,7 +60,7 @@ impl Bound<'_> {
     }
 }
 
-/// How many of the ascending scores are lower than this one, and how many are equal.
+/// Counts the ascending scores that are lower than this one, and those that are equal.
 #[inline]
 fn lower_and_equal(scores: &[f64], score: f64) -> (usize, usize) {
     let lower = count_before(scores, |other| other < score);
@@ -73,7 +73,7 @@ fn lower_and_equal(scores: &[f64], score: f64) -> (usize, usize) {
     }
 }
 
-/// How many scores are in front of the first one for which `is_before` does not hold.
+/// Counts the scores in front of the first one for which `is_before` does not hold.
 ///
 /// Looks at the last one of each group up to the one that has it, and counts in that without branches. It does not
 /// halve: a processor goes on to the next group while it waits for one, where each step of a binary search waits.

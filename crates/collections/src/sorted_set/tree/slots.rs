@@ -9,7 +9,7 @@ pub(super) fn insert<T>(slots: &mut [T], len: usize, at: usize, value: T) {
     slots[at] = value;
 }
 
-/// The same for plain values, which move in one copy.
+/// Does what [`insert`] does for plain values, which move in one copy.
 #[inline]
 pub(super) fn insert_plain<T: Copy>(slots: &mut [T], len: usize, at: usize, value: T) {
     slots.copy_within(at..len, at + 1);

@@ -1,4 +1,4 @@
-//! What was planned before changes no plan.
+//! A plan does not depend on the plans before it.
 
 use tierce_wire::resp::Proto;
 

@@ -44,7 +44,7 @@ impl Cleaning {
         Self { segments, db: 0, shard: 0, position: 0, found, has_met_busy: false }
     }
 
-    /// Whether shards were left out because they were busy.
+    /// True if shards were left out because they were busy.
     pub fn has_met_busy(&self) -> bool {
         self.has_met_busy
     }

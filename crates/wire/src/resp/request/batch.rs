@@ -21,7 +21,7 @@ pub struct Batch {
     /// The arguments of inline requests. They may have quotes and escapes, so they are no slices
     /// of the input. Also what stood around an argument that is apart.
     pub(super) unescaped: Vec<u8>,
-    /// How the latest requests with short names began; kept from call to call.
+    /// The beginnings of the latest requests with short names; kept from call to call.
     pub(super) openings: Openings,
     pub(super) follows_empty: bool,
     requests: Vec<Request>,

@@ -1,6 +1,7 @@
 //! The limits on what a request may announce.
 
-/// Most arguments of a plain request, and the longest one. Nobody is allowed less, unless a limit is set so low.
+/// A plain request has at most so many arguments, of at most so many bytes each. Clients may send these before they
+/// authenticate as well.
 pub(super) const PLAIN_COUNT_MAX: usize = 9;
 pub(super) const PLAIN_LEN_MAX: usize = 9999;
 
@@ -48,8 +49,7 @@ impl Limits {
     /// Bytes of an argument, and of an inline request, before authentication.
     pub const UNAUTHENTICATED_BULK_LEN_MAX: usize = 16 * 1024;
 
-    /// Whether all plain requests are allowed, whoever sends them: those of at most [`PLAIN_COUNT_MAX`] arguments of
-    /// at most [`PLAIN_LEN_MAX`] bytes.
+    /// True if plain requests need no look at these limits.
     #[inline]
     pub(super) fn allow_plain_requests(&self) -> bool {
         self.max_multibulk_len >= PLAIN_COUNT_MAX && self.max_bulk_len >= PLAIN_LEN_MAX

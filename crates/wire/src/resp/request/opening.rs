@@ -113,7 +113,7 @@ impl Opening {
         self.count
     }
 
-    /// Where the name of a request that begins at `start` is.
+    /// The place of the name in a request that begins at `start`.
     #[inline(always)]
     pub(super) fn name_at(&self, start: usize) -> Span {
         Span::new(start + NAME_AT, self.len as usize - NAME_AT - CRLF_LEN)

@@ -131,7 +131,7 @@ impl Parser {
         self.parse_within(input, || *limits, max_requests, batch)
     }
 
-    /// The same for limits that are made when they are needed: once if all requests are plain, and twice if not.
+    /// Does what [`Parser::parse`] does, and asks for the limits once if all requests are plain, and twice if not.
     #[inline]
     pub fn parse_within(
         &mut self,
@@ -363,7 +363,7 @@ impl Parser {
     }
 }
 
-/// The part of the input that is looked at.
+/// The beginning of the input, as far as spans reach.
 #[inline]
 fn window_of(input: &[u8]) -> &[u8] {
     input.get(..INPUT_LEN_MAX).unwrap_or(input)
