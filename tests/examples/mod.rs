@@ -1,8 +1,8 @@
-//! The examples of `docs/commands.md` are true: every command has one, it gets the replies that it shows
-//! in both protocol versions, and what it wrote is there after the server was killed.
+//! Checks the examples of `docs/commands/`: every command has one, each gets the shown replies in both protocol
+//! versions, and its writes are there after the server was killed.
 //!
-//! With `TIERCE_TEST_PROGRAM` another server answers: commands that it lacks are passed over, and so are those
-//! whose replies are known to be in other words.
+//! With `TIERCE_TEST_PROGRAM` another server answers. Commands that it lacks are skipped, and so are those whose
+//! replies are known to have different words.
 
 mod notation;
 mod page;
@@ -16,10 +16,10 @@ use self::notation::{Manner, is_shown, printed};
 use self::page::{Call, Example, arguments};
 use crate::launch;
 
-/// Databases below are those that examples name; each example begins in one of its own, which is empty.
+/// Examples name databases below this one. Each example begins in its own empty database.
 const FIRST_DATABASE: usize = 16;
 
-/// Examples that another server answers in other words or another order, besides HELP.
+/// Examples, besides HELP, that another server answers in different words or order.
 const OWN_WORDS: [&str; 11] = [
     "acl|cat",
     "acl|dryrun",
@@ -29,7 +29,7 @@ const OWN_WORDS: [&str; 11] = [
     "latency|doctor",
     "memory|doctor",
     "memory|malloc-stats",
-    // Their examples begin with CLIENT CAPA, which is of Valkey.
+    // Their examples begin with CLIENT CAPA, which only Valkey has.
     "readonly",
     "readwrite",
     "script|debug",
@@ -47,7 +47,7 @@ const TEXTS: [&str; 8] = [
     "memory|malloc-stats",
 ];
 
-/// Lines of a reply that a failure prints.
+/// Maximum number of lines of a reply that a failure prints.
 const LINES_MAX: usize = 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,7 @@ fn check_all(protocol: Protocol) {
 }
 
 fn durable(dir: &Path, databases: usize) -> Launch {
-    // The sync policy is the weakest one: it does not matter to who kills the process.
+    // The weakest sync policy, because it makes no difference for a killed process.
     launch()
         .with("appendonly", "yes")
         .with("appendfsync", "no")
@@ -122,7 +122,7 @@ fn durable(dir: &Path, databases: usize) -> Launch {
 fn check_that_all_is_kept(examples: &[Example], server: Server, launch: &Launch) {
     let databases = FIRST_DATABASE + examples.len();
     let before = contents(&mut server.connect(), databases);
-    // Ends it by SIGKILL.
+    // Kills it by SIGKILL.
     drop(server);
     let after = contents(&mut launch.start().connect(), databases);
     assert!(before.len() > examples.len() / 2, "{} keys were written", before.len());
@@ -138,7 +138,7 @@ fn check_that_all_is_kept(examples: &[Example], server: Server, launch: &Launch)
     assert!(different.is_empty(), "another value after the restart: {different:#?}");
 }
 
-/// The value and the deadline of every key, by database.
+/// Returns the value and the deadline of every key, by database.
 fn contents(c: &mut Connection, databases: usize) -> BTreeMap<(usize, String), String> {
     let mut contents = BTreeMap::new();
     for database in 0..databases {
@@ -159,7 +159,7 @@ fn value_of(c: &mut Connection, key: &Reply) -> Reply {
     c.call(&[b"DUMP", key.bytes()])
 }
 
-/// When a consumer has last asked is not logged unless it got something.
+/// The time of a consumer's last request is only logged if it got something.
 fn without_seen_times(stream: &Reply) -> Reply {
     let Reply::Array(items) = stream else { return stream.clone() };
     let is_time =
@@ -178,7 +178,7 @@ fn wait_for_background_work(server: &Server) {
     });
 }
 
-/// They end when the server has seen that the connection of an example has.
+/// They end when the server notices that the connection of an example has ended.
 fn wait_for_the_end_of_subscriptions(server: &Server) {
     let mut c = server.connect();
     wait_until("all subscriptions have ended", || {
@@ -188,11 +188,11 @@ fn wait_for_the_end_of_subscriptions(server: &Server) {
     });
 }
 
-/// What the server says of its commands.
+/// The server's description of its commands.
 struct Known {
-    /// Those that can be called: all but containers of subcommands.
+    /// Commands that can be called: all except containers of subcommands.
     callable: BTreeSet<String>,
-    /// Those whose replies have no defined order.
+    /// Commands whose replies have no defined order.
     unordered: BTreeSet<String>,
 }
 
@@ -235,7 +235,7 @@ impl Known {
     }
 }
 
-/// Where examples are played.
+/// Environment in which examples run.
 struct Stage<'a> {
     server: &'a Server,
     known: &'a Known,
@@ -243,7 +243,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Plays an example and returns what is otherwise than it shows.
+    /// Runs an example and returns the differences.
     fn play(&self, example: &Example, database: usize) -> Vec<String> {
         let mut c = match self.protocol {
             Protocol::Resp2 => self.server.connect(),
@@ -254,7 +254,7 @@ impl Stage<'_> {
         for (call, number) in example.calls.iter().zip(1..) {
             c.request(&arguments(&call.line));
             if call.reply.is_empty() {
-                // The next reply shows that there was none to this call, or the end that there is none.
+                // The next reply shows that this call had none. For the last call, the end shows it.
                 if number == count {
                     c.expect_closed();
                 }

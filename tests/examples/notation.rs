@@ -1,26 +1,26 @@
-//! Replies as redis-cli prints them, and comparison with what an example shows.
+//! Replies as redis-cli prints them, and their comparison with an example.
 //!
 //! - `...` inside a line stands for any text, and a line `...` for any number of lines.
-//! - A reply of RESP3 may be shown as RESP2 has it: a set as an array, a map as an array of keys and
-//!   values or of pairs, a double or a big number as a string, true and false as 1 and 0.
+//! - A reply of RESP3 may be shown in RESP2 form: a set as an array, a map as an array of keys and values or of
+//!   pairs, a double or a big number as a string, true and false as 1 and 0.
 
 use tierce_harness::Reply;
 
-/// Stands for what varies.
+/// Placeholder for variable text.
 const ANY: &str = "...";
 
-/// What redis-cli, or the command, makes of a reply.
+/// Form in which redis-cli, or the command, prints a reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// It is printed with its types.
+    /// Printed with its types.
     Typed,
-    /// The same, and the order of its elements is not defined.
+    /// Printed with its types, in an undefined order.
     Unordered,
-    /// It is a text for people, printed as it is.
+    /// A text for people, printed as it is.
     Text,
 }
 
-/// How a map becomes an array.
+/// Form of a map as an array.
 #[derive(Clone, Copy)]
 enum MapForm {
     /// Keys and values in turn.
@@ -29,11 +29,11 @@ enum MapForm {
     Pairs,
 }
 
-/// Whether a reply is the one shown.
+/// Returns true if a reply is the one shown.
 pub(super) fn is_shown(shown: &[String], reply: &Reply, manner: Manner) -> bool {
     let printed_in = |form| printed(&as_resp2(reply, form), manner);
     let lines = [printed(reply, manner), printed_in(MapForm::Flat), printed_in(MapForm::Pairs)];
-    // Lines that vary have a place.
+    // Examples with variable lines are compared in order.
     let is_any_order = manner == Manner::Unordered && !shown.iter().any(|line| line.contains(ANY));
     lines.iter().any(|lines| {
         if is_any_order {
@@ -44,7 +44,7 @@ pub(super) fn is_shown(shown: &[String], reply: &Reply, manner: Manner) -> bool 
     })
 }
 
-/// The lines without their numbers, sorted.
+/// Returns the lines without their numbers, sorted.
 fn without_order(lines: &[String]) -> Vec<String> {
     let text = |line: &String| {
         let number_end = line.find(") ").filter(|end| line[..*end].trim().parse::<usize>().is_ok());
@@ -55,7 +55,7 @@ fn without_order(lines: &[String]) -> Vec<String> {
     lines
 }
 
-/// Goes back to the last line `...` where lines differ, so that the effort is at most their product.
+/// Backtracks to the last line `...` at a difference, so that the effort is at most the product of both lengths.
 fn matches(shown: &[String], lines: &[String]) -> bool {
     let is_any = |line: &String| line.trim() == ANY;
     let (mut at_shown, mut at_line) = (0, 0);
@@ -87,7 +87,7 @@ fn line_matches(shown: &str, line: &str) -> bool {
     starts.into_iter().any(|at| line_matches(end, &rest[at..]))
 }
 
-/// The reply in the types of RESP2.
+/// Converts the reply to the types of RESP2.
 fn as_resp2(reply: &Reply, form: MapForm) -> Reply {
     let inner = |reply| as_resp2(reply, MapForm::Flat);
     match reply {
@@ -108,7 +108,7 @@ fn as_resp2(reply: &Reply, form: MapForm) -> Reply {
     }
 }
 
-/// The lines that redis-cli prints.
+/// Returns the lines that redis-cli prints.
 pub(super) fn printed(reply: &Reply, manner: Manner) -> Vec<String> {
     match reply {
         Reply::Bulk(text) if manner == Manner::Text => text_lines(text),

@@ -1,29 +1,33 @@
-//! The examples as they are printed in `docs/commands.md`.
+//! The examples as they are printed in `docs/commands/`.
 
 /// The calls shown for one command.
 pub(super) struct Example {
-    /// The heading of its chapter.
+    /// Heading of its group.
     pub(super) chapter: String,
     /// The name in the form of `COMMAND LIST`: `get`, `client|list`.
     pub(super) command: String,
-    /// In their order.
+    /// Calls in order.
     pub(super) calls: Vec<Call>,
 }
 
-/// A call and what is shown of its reply.
+/// A call and its shown reply.
 pub(super) struct Call {
-    /// As one types it.
+    /// The line as a user types it.
     pub(super) line: String,
-    /// The lines of the reply; none if there is no reply.
+    /// Lines of the reply; empty if there is no reply.
     pub(super) reply: Vec<String>,
-    /// The reply in RESP3, where it has another form.
+    /// The reply in RESP3, if it has another form.
     pub(super) resp3: Option<Vec<String>>,
 }
 
-/// All examples of the page.
+/// Returns all examples, page by page in the order of the index.
 pub(super) fn read() -> Vec<Example> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
-    parse(&std::fs::read_to_string(path).expect("the page of commands"))
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands");
+    let page = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).expect(name);
+    let index = page("README.md");
+    let headings = index.lines().filter_map(|line| line.strip_prefix("## [")?.strip_suffix(')'));
+    let names = headings.map(|heading| heading.split_once("](").expect("a link to a page").1);
+    names.flat_map(|name| parse(&page(name))).collect()
 }
 
 fn parse(page: &str) -> Vec<Example> {
@@ -39,9 +43,9 @@ fn parse(page: &str) -> Vec<Example> {
             }
         } else if is_inside {
             add_line(&mut examples.last_mut().expect("begun above").calls, line);
-        } else if let Some(name) = line.strip_prefix("### ") {
+        } else if let Some(name) = line.strip_prefix("## ") {
             command = name.to_lowercase().replace(' ', "|");
-        } else if let Some(title) = line.strip_prefix("## ") {
+        } else if let Some(title) = line.strip_prefix("# ") {
             chapter = title.to_owned();
         }
     }
@@ -61,7 +65,7 @@ fn add_line(calls: &mut Vec<Call>, line: &str) {
     }
 }
 
-/// The arguments of a call: words, and texts in double quotes with the escapes of redis-cli.
+/// Parses the arguments of a call: words, and texts in double quotes with the escapes of redis-cli.
 pub(super) fn arguments(line: &str) -> Vec<Vec<u8>> {
     let mut arguments = Vec::new();
     let mut rest = line.trim_start();
@@ -80,7 +84,7 @@ pub(super) fn arguments(line: &str) -> Vec<Vec<u8>> {
     arguments
 }
 
-/// The text up to the closing quote, and what follows it.
+/// Returns the text up to the closing quote, and the text after it.
 fn unquote(quoted: &str) -> (Vec<u8>, &str) {
     let mut text = Vec::new();
     let mut chars = quoted.chars();
@@ -113,7 +117,7 @@ fn arguments_are_read_as_by_redis_cli() {
 #[test]
 fn a_page_is_read() {
     let page =
-        "## Keys\n| `DEL key` |\n### OBJECT FREQ\n```text\n> ONE\n1) a\n> TWO\nb\nRESP3:\nc\n```\n";
+        "# Keys\n| `DEL key` |\n## OBJECT FREQ\n```text\n> ONE\n1) a\n> TWO\nb\nRESP3:\nc\n```\n";
     let examples = parse(page);
     assert_eq!(examples.len(), 1);
     assert_eq!((&*examples[0].chapter, &*examples[0].command), ("Keys", "object|freq"));

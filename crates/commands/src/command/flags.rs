@@ -40,16 +40,15 @@ impl Flags {
     pub const NO_MULTI: Self = Self(1 << 12);
     /// May not run while data is being loaded in the background.
     pub const NO_ASYNC_LOADING: Self = Self(1 << 13);
-    /// Is not logged as slow (it waits by intention, or would log itself).
+    /// Is not logged as slow, because it waits by intention, or would log itself.
     pub const SKIP_SLOWLOG: Self = Self(1 << 14);
-    /// Usually runs as briefly as a [`FAST`](Self::FAST) one, though Redis does not call it that.
-    /// Not reported.
+    /// Usually runs as briefly as a [`FAST`](Self::FAST) command, but Redis does not report it as such. Not reported.
     pub const BRIEF: Self = Self(1 << 15);
 
-    /// Does its work without the values of its keys, so that those on disk may stay there. Not reported.
+    /// Needs only keys, not their values. Values on disk may stay there. Not reported.
     pub const KEY_ONLY: Self = Self(1 << 16);
 
-    /// Acts at once inside of a transaction, where other commands are queued. Not reported.
+    /// Runs at once inside of a transaction, where other commands are queued. Not reported.
     pub const NOT_QUEUED: Self = Self(1 << 19);
 
     /// Is for developers of the server. Reported by `COMMAND DOCS` only.
@@ -61,23 +60,22 @@ impl Flags {
     /// May run while the client speaks RESP2 and has subscriptions. Not reported.
     pub const WHILE_SUBSCRIBED: Self = Self(1 << 21);
 
-    /// Leaves a reply that comes later to others while its connection goes on. Not reported.
+    /// Leaves a later reply to other threads while its connection continues. Not reported.
     pub const NONBLOCKING: Self = Self(1 << 23);
 
-    /// Runs a program: a script or a function. Redis reports it of these commands alone, by the name
-    /// `no_mandatory_keys`.
+    /// Runs a program: a script or a function. Redis reports this flag only for such commands, as `no_mandatory_keys`.
     pub const PROGRAM: Self = Self(1 << 24);
 
-    /// May change keys, or may not: programs, and what writes down an estimate that it has made. Not reported.
+    /// May change keys, or may not: programs, and commands that store a computed estimate. Not reported.
     pub const MAY_WRITE: Self = Self(1 << 25);
 
     /// Commands that begin and end subscriptions.
     pub const SUBSCRIBING: Self = Self::PUBSUB.with(Self::WHILE_SUBSCRIBED);
 
-    /// Changes how its client tracks keys. Not reported.
+    /// Changes the key tracking of its client. Not reported.
     pub const TRACKING: Self = Self(1 << 22);
 
-    /// The names in the order in which they are reported.
+    /// Names, in the order in which they are reported.
     const NAMES: [(Self, &'static str); 17] = [
         (Self::WRITE, "write"),
         (Self::READONLY, "readonly"),
@@ -98,30 +96,30 @@ impl Flags {
         (Self::ALLOW_BUSY, "allow_busy"),
     ];
 
-    /// Both sets together; `const`, unlike `|`.
+    /// Returns the union of both sets; `const`, unlike `|`.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether a command shows data: what a program does is not known, and counts as that.
+    /// Returns true if a command shows data. A program may do anything, so it counts.
     #[must_use]
     pub const fn reads_data(self) -> bool {
         self.contains(Self::READONLY) || self.contains(Self::PROGRAM)
     }
 
-    /// Whether every property of `other` is in this set.
+    /// Returns true if every property of `other` is in this set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any property of `other` is in this set.
+    /// Returns true if any property of `other` is in this set.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The names of the properties in this set.
+    /// Returns the names of the properties in this set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
     }
@@ -135,12 +133,12 @@ impl BitOr for Flags {
     }
 }
 
-/// Defines [`Group`]. A row has the group, a sentence, its title in `docs/commands.md`, the name that `COMMAND DOCS`
-/// reports, and the access category. Commands of the server and of clusters have no category of their own, and that of
+/// Defines [`Group`]. A row has the group, a sentence, its title in `docs/commands/`, its name in `COMMAND DOCS`, and
+/// its access category. Commands of the server and of clusters have no category of their own, and the category of
 /// pub/sub follows from a flag.
 macro_rules! groups {
     ($($group:ident: $doc:literal, $title:literal, $name:literal, $category:expr;)*) => {
-        /// The chapter a command belongs to, in documentation and access categories.
+        /// Group of a command, in documentation and access categories.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Group { $(#[doc = $doc] $group,)* }
 
@@ -148,17 +146,17 @@ macro_rules! groups {
             /// All groups in the order of the documentation.
             pub const ALL: [Self; 16] = [$(Self::$group,)*];
 
-            /// The title of the chapter.
+            /// Returns the title of the group.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$group => $title,)* }
             }
 
-            /// The name that `COMMAND DOCS` reports.
+            /// Returns its name in `COMMAND DOCS`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$group => $name,)* }
             }
 
-            /// The access category, if it has one of its own.
+            /// Returns its access category, if it has one.
             pub const fn category(self) -> Option<&'static str> {
                 match self { $(Self::$group => $category,)* }
             }
@@ -177,7 +175,7 @@ groups! {
     Bitmap: "Bits of strings.", "Bitmaps", "bitmap", Some("bitmap");
     HyperLogLog: "Counters of different elements, which are strings.",
         "HyperLogLogs", "hyperloglog", Some("hyperloglog");
-    Geo: "Places on earth, which are kept in sorted sets.", "Places", "geo", Some("geo");
+    Geo: "Places on earth, which are kept in sorted sets.", "Geospatial indexes", "geo", Some("geo");
     PubSub: "Channels and messages.", "Pub/sub", "pubsub", None;
     Connection: "The connection itself.", "Connection", "connection", Some("connection");
     Transactions: "Several commands as one.", "Transactions", "transactions", Some("transaction");
@@ -187,8 +185,8 @@ groups! {
 }
 
 impl Group {
-    /// True if commands of the group may combine a value of this type with others. As in Redis, they read no key behind
-    /// one that holds something else.
+    /// Returns true if commands of the group may combine a value of this type with others. As in Redis, they read no
+    /// key after one with a wrong type.
     pub(crate) fn combines(self, of: ValueType) -> bool {
         use CollectionKind::{Set, SortedSet};
         match (self, of) {

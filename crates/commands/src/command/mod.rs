@@ -1,9 +1,9 @@
-//! What the server knows about its commands, apart from what they do.
+//! Facts about commands, without their bodies.
 //!
-//! Each command states its facts once, in a [`Spec`] beside the function that runs it. This module knows nothing of
-//! that function; [`Defined`](crate::pipeline::Defined) is both. From these facts come the dispatch ([`Table`]), the
-//! checks before a command runs (arity, authentication), the shards that are locked for it ([`Scope`]), `COMMAND` with
-//! all its subcommands, and the page `docs/commands.md`.
+//! Each command states its facts once, in a [`Spec`] next to the function that runs it. This module does not know that
+//! function; [`Defined`](crate::pipeline::Defined) has both. These facts define the dispatch ([`Table`]), the checks
+//! before a command runs (arity, authentication), the shards that are locked for it ([`Scope`]), `COMMAND` with all its
+//! subcommands, and the pages of `docs/commands/`.
 
 mod access;
 mod added;
@@ -12,6 +12,7 @@ mod channels;
 mod flags;
 mod keys;
 mod operation;
+#[cfg(test)]
 mod page;
 mod renamed;
 mod scope;
@@ -25,7 +26,6 @@ pub use self::channels::{ChannelUse, Channels};
 pub use self::flags::{Flags, Group};
 pub use self::keys::{KeyFlags, KeySearch, KeySpec};
 pub use self::operation::{Operation, Operations};
-pub use self::page::render as render_page;
 pub use self::renamed::RenameError;
 pub use self::scope::Scope;
 pub(crate) use self::spec::accepts;
