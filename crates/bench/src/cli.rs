@@ -1,6 +1,6 @@
-//! The command line of `tierce bench`, as the user wrote it. `plan.rs` and `workload.rs` resolve it.
+//! The command line of `tierce bench`, unresolved. `plan.rs` and `workload.rs` resolve it.
 //!
-//! Letters mean what they mean in redis-benchmark; in particular `-h` is the host, so help is `--help` only.
+//! Short options mean the same as in redis-benchmark. So `-h` is the host, and help is `--help` only.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -57,13 +57,13 @@ pub struct BenchArgs {
     pub(crate) mode: Option<Mode>,
 }
 
-/// What else there is to do than to load one server.
+/// Task other than loading one server.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Mode {
     Compare(Box<CompareArgs>),
 }
 
-/// Where the server is.
+/// Address of the server.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TargetArgs {
     /// Server's host
@@ -94,7 +94,7 @@ pub(crate) struct TargetArgs {
     pub(crate) tls_files: TlsArgs,
 }
 
-/// What encrypted connections are made with.
+/// Options of encrypted connections.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TlsArgs {
     /// File with the certificates of the authorities to trust
@@ -112,18 +112,18 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// How connections are encrypted.
+    /// Returns the configuration of encrypted connections.
     ///
     /// # Errors
-    /// When a file is missing or wrong.
+    /// If a file is missing or invalid.
     pub(crate) fn resolve(&self) -> Result<Tls, Error> {
         self.tls(Sessions::Resumed)
     }
 
-    /// The same with a choice.
+    /// Like [`resolve`](Self::resolve), with a choice of sessions.
     ///
     /// # Errors
-    /// As for [`resolve`](Self::resolve).
+    /// Same as for [`resolve`](Self::resolve).
     pub(crate) fn tls(&self, sessions: Sessions) -> Result<Tls, Error> {
         let Some(ca_file) = self.cacert.clone() else {
             return Err(Error::Usage("encrypted connections need --cacert".into()));
@@ -138,16 +138,16 @@ impl TlsArgs {
     }
 }
 
-/// How encrypted connections after the first one begin.
+/// Handshake of encrypted connections after the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sessions {
-    /// With a full handshake.
+    /// A full handshake.
     New,
-    /// With the ticket of one before.
+    /// Resumption with the ticket of an earlier connection.
     Resumed,
 }
 
-/// Which servers of a comparison are reached over encrypted connections.
+/// Servers of a comparison that are reached over encrypted connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Encrypted {
     /// Neither.
@@ -161,11 +161,11 @@ pub(crate) enum Encrypted {
     Both,
 }
 
-/// The shape of the load. Everything is optional, since named workloads of a comparison have
-/// defaults of their own.
+/// The shape of the load. Everything is optional, because named workloads of a comparison have their own defaults.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LoadArgs {
-    /// Protocol of the requests. Those of memcached know the tests set, get and mget, and --ratio; pedrokv knows set, get and --ratio
+    /// Protocol of the requests. Those of memcached know the tests set, get and mget, and --ratio; pedrokv knows set,
+    /// get and --ratio
     #[arg(long, value_enum, default_value_t, value_name = "NAME", help_heading = "Load")]
     pub(crate) protocol: Protocol,
     /// Keys of one mget in the protocols of memcached
@@ -180,7 +180,7 @@ pub(crate) struct LoadArgs {
     /// Requests sent before their replies are awaited [default: 1]
     #[arg(short = 'P', long, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Load")]
     pub(crate) pipeline: Option<u32>,
-    /// Requests kept under way on each connection: new ones are sent as replies come, instead of batches
+    /// Requests kept in flight on each connection: new ones are sent as replies come, instead of batches
     #[arg(long, value_name = "N", conflicts_with_all = ["pipeline", "rate"], value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Load")]
     pub(crate) window: Option<u32>,
     /// Requests of each test [default: 100000]
@@ -201,7 +201,7 @@ pub(crate) struct LoadArgs {
     /// Number of different keys [default: 1]
     #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NUMBER_LIMIT), help_heading = "Load")]
     pub(crate) keyspace: Option<u64>,
-    /// What keys begin with; twelve digits follow [default: key:]
+    /// Prefix of keys; twelve digits follow [default: key:]
     #[arg(long, value_name = "TEXT", help_heading = "Load")]
     pub(crate) key_prefix: Option<String>,
     /// uniform, zipf, zipf:THETA, gauss or sequential [default: uniform]
@@ -240,9 +240,9 @@ pub(crate) enum Name {
 
 /// Compare two servers, measured in turns.
 ///
-/// Each server is started on a free port, which replaces {port} in its command line, or is reached
-/// at an address where it already runs. Both live through a whole workload and only one is loaded at
-/// a time: A B A B. Medians of the rounds are reported, ratios are A divided by B.
+/// Each server is started on a free port, which replaces {port} in its command line, or is reached at an address
+/// where it already runs. Both run during a whole workload, and only one is loaded at a time: A B A B. Medians of the
+/// rounds are reported; ratios are A divided by B.
 #[derive(Args, Clone, Debug)]
 #[command(disable_help_flag = true)]
 #[command(group = ArgGroup::new("server_a").required(true))]
@@ -275,7 +275,7 @@ pub(crate) struct CompareArgs {
     /// Named workloads to run [default: one made of the load options]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', num_args = 1..)]
     pub(crate) workload: Vec<Name>,
-    /// Run all named workloads and print one markdown table
+    /// Run all named workloads and print only the report at the end
     #[arg(long, conflicts_with = "workload")]
     pub(crate) all: bool,
     /// Entries of the memory workload, and keys of the tracking workload
@@ -314,7 +314,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The sum bounds the requests that must be encoded ahead.
+/// Upper bound of the sum, and so of the requests that must be encoded in advance.
 const RATIO_SUM_MAX: u64 = 10_000;
 
 fn ratio(text: &str) -> Result<(u32, u32), String> {

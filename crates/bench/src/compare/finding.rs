@@ -23,7 +23,7 @@ pub(crate) struct Finding {
     pub(crate) measure: String,
     #[serde(flatten)]
     pub(crate) values: Pair<f64>,
-    /// A divided by B where that says something; the median of the rounds where there are any.
+    /// A divided by B where that is meaningful. The median of the rounds, if there are rounds.
     pub(crate) ratio: Option<f64>,
     #[serde(skip)]
     decimals: usize,
@@ -71,7 +71,7 @@ pub(crate) fn of_growth(growth: &Growth) -> Vec<Finding> {
     vec![
         finding(&workload, "worst request adding, ms", &growth.adding_max_ms, 2),
         finding(&workload, "worst request overwriting, ms", &growth.overwriting_max_ms, 2),
-        // A difference may be negative or near 0: its ratio would say nothing.
+        // A difference may be negative or near 0, so its ratio would be meaningless.
         Finding { ratio: None, ..excess },
     ]
 }
@@ -142,7 +142,7 @@ pub(crate) fn of_idle(idle: &Idle) -> Vec<Finding> {
         3,
     );
     let cpu = finding(&workload, "GET CPU beside idle ÷ alone", &side(|side| side.cpu_ratio), 3);
-    // These are ratios already.
+    // These figures are ratios already.
     vec![
         Finding { ratio: None, ..kept },
         Finding { ratio: None, ..cpu },
@@ -170,7 +170,7 @@ impl Finding {
     }
 }
 
-/// A markdown table of findings; a workload is named in its first row only.
+/// Formats findings as a markdown table. The workload is named in its first row only.
 pub(crate) fn markdown(labels: &Pair<&str>, findings: &[Finding]) -> String {
     let Pair { a, b } = labels;
     let mut text =
@@ -187,7 +187,7 @@ pub(crate) fn markdown(labels: &Pair<&str>, findings: &[Finding]) -> String {
     text
 }
 
-/// Findings in aligned lines for a terminal.
+/// Formats findings in aligned lines for a terminal.
 pub(crate) fn lines(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {

@@ -1,8 +1,8 @@
-//! Growth: the worst latency while a server takes in many new keys.
+//! Growth: the worst latency while many new keys are added to a server.
 //!
 //! On a fresh server every key is SET once, in order, and then again. The second pass is the same load without
-//! growth, so the difference between the two maxima is the cost of growing: rehashing, resizing, memory from the
-//! system. One hiccup of the machine decides a maximum, hence several rounds and their median.
+//! growth. So the difference between the two maxima is the cost of growing: rehashing, resizing, memory from the
+//! system. A single hiccup of the machine determines a maximum, hence several rounds and their median.
 
 use serde::Serialize;
 
@@ -17,18 +17,18 @@ use crate::measure::{Latency, measure};
 use crate::progress::Progress;
 use crate::workload::Workload;
 
-/// Batches this deep bring ten million keys in within seconds.
+/// Pipeline depth. It adds ten million keys within seconds.
 const PIPELINE: u32 = 16;
 
-/// Rounds beyond this would take longer than all other workloads together.
+/// Maximum number of rounds. More would take longer than all other workloads together.
 const ROUNDS_MAX: u32 = 3;
 
-/// All rounds on both sides.
+/// All rounds of both servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Growth {
     pub(crate) keys: u64,
     pub(crate) rounds: Vec<Pair<Passes>>,
-    /// Medians over the rounds, in milliseconds.
+    /// Medians of the rounds, in milliseconds.
     pub(crate) adding_max_ms: Pair<f64>,
     pub(crate) overwriting_max_ms: Pair<f64>,
     pub(crate) excess_ms: Pair<f64>,

@@ -1,8 +1,8 @@
-//! Blocked clients: how long an element takes from the client that pushes it to the one that waits for it.
+//! Blocked clients: the latency from the client that pushes an element to the one that waits for it.
 //!
-//! Some clients block on one list, and another one pushes an element at a time. The time of a hand-over begins before
-//! the push is sent and ends when the client that gets the element has read it. When all of them have got one they
-//! block again, and the next push comes when the server counts them all as blocked.
+//! Some clients block on one list, and another one pushes an element at a time. The measured time begins before the
+//! push is sent and ends when the client that gets the element has read it. When all clients have got one, they block
+//! again. The next push comes when the server counts all of them as blocked.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -24,26 +24,26 @@ use crate::target::Control;
 const LIST: &str = "jobs";
 const PAYLOAD: &str = "a job of twenty bytes";
 
-/// What clients wait with.
+/// Blocking commands.
 const COMMANDS: [&[&str]; 2] =
     [&["BLPOP", LIST, "0"], &["BLMOVE", LIST, "done", "LEFT", "RIGHT", "0"]];
 
-/// How many of them wait.
+/// Numbers of blocked clients.
 const CLIENTS: [u32; 2] = [1, 100];
 
-/// Hand-overs of a run, unless told otherwise.
+/// Default number of hand-overs of a run.
 const HANDOVERS: u64 = 5_000;
 
-/// A server that needs longer to block its clients or to hand over an element does not do it.
+/// Time limit for blocking the clients, and for one hand-over.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// All rounds on both sides.
+/// All rounds of both servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Handover {
     pub(crate) cases: Vec<Case>,
 }
 
-/// One command with so many clients.
+/// One command with one number of clients.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Case {
     pub(crate) command: &'static str,
@@ -88,7 +88,7 @@ pub(crate) fn run(
     Ok(Handover { cases })
 }
 
-/// So many hand-overs, rounded up to one for each client.
+/// Runs so many hand-overs, rounded up to one for each client.
 fn round(server: &Server, command: &[&str], clients: u32, handovers: u64) -> Result<Sample, Error> {
     let mut queue = Queue::open(server, clients)?;
     let mut times = Vec::new();
@@ -123,7 +123,7 @@ impl Queue {
         Ok(Self { clients, pusher: server.target.connect()?, epoll })
     }
 
-    /// Lets all clients wait.
+    /// Blocks all clients.
     fn block(&mut self, command: &[&str]) -> Result<(), Error> {
         for client in &mut self.clients {
             client.begin(command)?;
@@ -142,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// One element, from the pusher to the first of the clients.
+    /// Hands one element from the pusher to the first client, and returns the latency.
     fn hand_over(&mut self, command: &[&str]) -> Result<Duration, Error> {
         let begun = Instant::now();
         self.pusher.begin(&["RPUSH", LIST, PAYLOAD])?;
@@ -156,7 +156,7 @@ impl Queue {
         Ok(time)
     }
 
-    /// The client that has got something.
+    /// Returns the index of the client that got an element.
     fn ready(&self) -> Result<usize, Error> {
         let mut events = Vec::with_capacity(1);
         let timeout = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
@@ -168,7 +168,7 @@ impl Queue {
     }
 }
 
-/// The number in a reply to `INFO clients`.
+/// Returns `blocked_clients` from a reply to `INFO clients`.
 fn blocked_clients(info: &Value) -> Option<usize> {
     let text = std::str::from_utf8(info.as_bytes()?).ok()?;
     let number = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"))?;

@@ -1,6 +1,6 @@
-//! TLS handshakes: the server's CPU time for a connection that is made, used for one PING, and closed.
+//! TLS handshakes: the server's CPU time for a connection that is opened, used for one PING, and closed.
 //!
-//! A plain connection costs the kernel most of that, so the figures are of interest beside those of another server.
+//! Most of that is the kernel's cost of a plain connection. So only the comparison with another server is meaningful.
 
 use serde::Serialize;
 
@@ -11,16 +11,16 @@ use crate::cli::{LoadArgs, Sessions, TlsArgs};
 use crate::error::Error;
 use crate::measure::per_request_us;
 
-/// Connections of a run, unless told otherwise.
+/// Default number of connections of a run.
 const CONNECTIONS: u64 = 2_000;
 
-/// All rounds on both sides.
+/// All rounds of both servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Handshakes {
     pub(crate) cases: Vec<Case>,
 }
 
-/// One way to begin a connection.
+/// A kind of handshake.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,

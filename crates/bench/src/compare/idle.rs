@@ -1,7 +1,7 @@
-//! Idle connections: what thousands of silent clients cost the busy ones.
+//! Idle connections: the cost of thousands of idle clients for the busy ones.
 //!
-//! Busy connections send GET, one at a time, first alone and then beside the idle ones, repeatedly. Every idle
-//! connection has had one PING answered, like a client in a pool.
+//! Busy connections send GET, one at a time, first alone and then next to the idle ones, repeatedly. Like a client in
+//! a pool, every idle connection has had one PING answered.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use crate::workload::Workload;
 const TIME_DEFAULT: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_millis(300);
 
-/// Descriptors beyond the idle connections that a process needs.
+/// Descriptors of a process in addition to the idle connections.
 pub(super) const DESCRIPTORS_SPARE: u64 = 1000;
 
-/// All rounds on both sides.
+/// All rounds of both servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Idle {
     pub(crate) connections: u32,
@@ -38,20 +38,21 @@ pub(crate) struct Idle {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Side {
     pub(crate) rounds: Vec<Round>,
-    /// Medians over the rounds.
+    /// Medians of the rounds.
     pub(crate) requests_per_second_alone: f64,
-    pub(crate) requests_per_second_beside_idle: f64,
+    #[serde(rename = "requests_per_second_beside_idle")]
+    pub(crate) requests_per_second_next_to_idle: f64,
     pub(crate) throughput_ratio: f64,
-    /// CPU time per request beside idle connections, divided by that alone.
+    /// CPU time per request with idle connections, divided by that without.
     pub(crate) cpu_ratio: f64,
-    /// Resident bytes of the server per idle connection, the first time they are opened.
+    /// Resident bytes of the server for each idle connection, when they are first opened.
     pub(crate) bytes_per_connection: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Round {
     alone: Measurement,
-    beside_idle: Measurement,
+    next_to_idle: Measurement,
     bytes_per_connection: f64,
 }
 
@@ -98,9 +99,9 @@ fn round(
     let before = settled(process)?;
     let idle = open_idle(server, connections)?;
     let bytes = settled(process)? as f64 - before as f64;
-    let beside_idle = busy()?;
+    let next_to_idle = busy()?;
     drop(idle);
-    Ok(Round { alone, beside_idle, bytes_per_connection: bytes / f64::from(connections) })
+    Ok(Round { alone, next_to_idle, bytes_per_connection: bytes / f64::from(connections) })
 }
 
 fn open_idle(server: &Server, connections: u32) -> Result<Vec<Control>, Error> {
@@ -113,14 +114,14 @@ fn open_idle(server: &Server, connections: u32) -> Result<Vec<Control>, Error> {
         .collect()
 }
 
-/// Lets the server accept enough clients. One that knows no such setting may accept them anyhow; if
-/// not, opening them fails and says why.
+/// Lets the server accept enough clients. A server without such a setting may accept them anyway. If it does not,
+/// opening them fails with a reason.
 pub(super) fn allow_clients(server: &Server, connections: u32) -> Result<(), Error> {
     let clients = (u64::from(connections) + DESCRIPTORS_SPARE).to_string();
     server.target.connect()?.call(&["CONFIG", "SET", "maxclients", &clients]).map(|_| ())
 }
 
-/// Makes room for so many descriptors, here and in servers that are started from now on.
+/// Raises the descriptor limit of this process and of servers that are started later.
 pub(super) fn raise_descriptor_limit(needed: u64) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
@@ -143,11 +144,11 @@ impl Side {
             |figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure)).unwrap_or(f64::NAN);
         Self {
             requests_per_second_alone: of(&|round| round.alone.requests_per_second),
-            requests_per_second_beside_idle: of(&|round| round.beside_idle.requests_per_second),
+            requests_per_second_next_to_idle: of(&|round| round.next_to_idle.requests_per_second),
             throughput_ratio: of(&|round| {
-                round.beside_idle.requests_per_second / round.alone.requests_per_second
+                round.next_to_idle.requests_per_second / round.alone.requests_per_second
             }),
-            cpu_ratio: of(&|round| cpu_us(&round.beside_idle) / cpu_us(&round.alone)),
+            cpu_ratio: of(&|round| cpu_us(&round.next_to_idle) / cpu_us(&round.alone)),
             bytes_per_connection: rounds.first().map_or(f64::NAN, |it| it.bytes_per_connection),
             rounds,
         }

@@ -1,8 +1,8 @@
 //! Memory overhead per entry.
 //!
-//! Each value size gets a fresh server. Its resident set is read when it is empty and after all entries are in and
-//! the loading connections closed. The difference per entry, less the bytes of key and value, is the overhead.
-//! Everything counts: index, headers, allocator slack, and spare capacity.
+//! Each value size gets a fresh server. Its resident set is read when it is empty, and again when all entries are
+//! stored and the loading connections closed. The difference per entry, minus the bytes of key and value, is the
+//! overhead. Everything counts: index, headers, allocator slack, and spare capacity.
 
 use std::thread;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::measure::measure;
 use crate::progress::Progress;
 use crate::workload::Workload;
 
-/// Value sizes that are measured, in bytes.
+/// Measured value sizes, in bytes.
 const VALUE_SIZES: [u32; 3] = [10, 100, 1000];
 
-/// Few connections and short batches, so that their buffers are no part of the result.
+/// Few connections and short batches keep their buffers out of the result.
 const CLIENTS: u32 = 4;
 const PIPELINE: u32 = 16;
 
-/// Memory counts as settled when it moves by less than this between two looks.
+/// Memory counts as settled when two successive readings differ by less.
 const SETTLED_WITHIN: u64 = 64 * 1024;
 const SETTLE_POLL: Duration = Duration::from_millis(200);
 const SETTLE_POLLS_MAX: u32 = 25;
@@ -50,7 +50,7 @@ pub(crate) struct Resident {
     pub(crate) overhead_per_entry: f64,
 }
 
-/// Measures all value sizes on both sides.
+/// Measures all value sizes on both servers.
 pub(crate) fn run(
     contenders: &Pair<Contender>,
     requested: &LoadArgs,
@@ -71,7 +71,7 @@ pub(crate) fn run(
         .collect()
 }
 
-/// The load that brings in the entries, each once.
+/// Returns the load that stores each entry once.
 fn filling(requested: &LoadArgs, value_size: u32, entries: u64) -> Result<Workload, Error> {
     let args = LoadArgs {
         clients: Some(CLIENTS),
@@ -111,7 +111,7 @@ fn expect_entries(server: &Server, entries: u64) -> Result<(), Error> {
     })
 }
 
-/// Resident memory once it no longer moves, or after a few seconds.
+/// Returns resident memory when it no longer changes, or after a few seconds.
 pub(super) fn settled(process: &Process) -> Result<u64, Error> {
     let mut last = process.resident()?;
     for _ in 0..SETTLE_POLLS_MAX {

@@ -1,8 +1,9 @@
-//! Two servers side by side: `tierce bench compare`.
+//! Comparison of two servers: `tierce bench compare`.
 //!
-//! [`rounds`] compares throughput, CPU time and latency; the other workloads start fresh servers for their own
-//! measurements. All of them end in [`finding`]s: one figure of A, the same of B, and their ratio.
+//! [`rounds`] compares throughput, CPU time and latency. The other workloads start fresh servers for their own
+//! measurements. All of them produce [`finding`]s: a figure of A, the same figure of B, and their ratio.
 
+mod about;
 mod name;
 mod pair;
 mod reaper;
@@ -33,6 +34,7 @@ use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::protocol::Protocol;
 use crate::report;
+use about::About;
 use finding::Finding;
 use name::Shape;
 use pair::Pair;
@@ -40,10 +42,10 @@ pub(crate) use reaper::Reaper;
 use rounds::Rounds;
 pub(crate) use servers::Contender;
 
-/// The name of a workload that the user made of options.
+/// Name of a workload that the user's options define.
 const CUSTOM: &str = "custom";
 
-/// Does what the command line says.
+/// Runs the comparison of the command line.
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     let names = if args.all { Name::ALL.to_vec() } else { args.workload.clone() };
     let mut comparison = Comparison::new(args)?;
@@ -58,18 +60,18 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
     comparison.finish()
 }
 
-/// How results are shown while they come in.
+/// Form of the results while they come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Tables of rounds, as soon as they are complete.
+    /// Tables of rounds, as soon as they are complete, and a report in Markdown at the end.
     Tables,
-    /// One markdown table at the end.
+    /// Only the report in Markdown at the end.
     Markdown,
     /// One JSON document at the end.
     Json,
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 struct Comparison<'a> {
     args: &'a CompareArgs,
     contenders: Pair<Contender>,
@@ -79,11 +81,12 @@ struct Comparison<'a> {
     results: Results,
 }
 
-/// Everything that was found out, as it is written to JSON.
+/// All results, as written to JSON.
 #[derive(Debug, Serialize)]
 struct Results {
     machine: Machine,
-    servers: Pair<Origin>,
+    /// Absent until the servers have been asked.
+    servers: Option<Pair<About>>,
     findings: Vec<Finding>,
     throughput: Vec<Rounds>,
     memory: Vec<memory::Memory>,
@@ -96,18 +99,9 @@ struct Results {
     handshakes: Option<handshakes::Handshakes>,
 }
 
-#[derive(Debug, Serialize)]
-struct Origin {
-    label: String,
-    origin: String,
-}
-
 impl<'a> Comparison<'a> {
     fn new(args: &'a CompareArgs) -> Result<Self, Error> {
         let contenders = Contender::both(args)?;
-        let servers = contenders
-            .as_ref()
-            .map(|contender| Origin { label: contender.label.clone(), origin: contender.origin() });
         let form = match (args.json, args.all) {
             (true, _) => Form::Json,
             (_, true) => Form::Markdown,
@@ -121,7 +115,7 @@ impl<'a> Comparison<'a> {
             form,
             results: Results {
                 machine: Machine::this(),
-                servers,
+                servers: None,
                 findings: Vec::new(),
                 throughput: Vec::new(),
                 memory: Vec::new(),
@@ -136,7 +130,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// Refuses what could only fail after minutes of measuring.
+    /// Rejects options that would only fail after minutes of measuring.
     fn check(&self, names: &[Name]) -> Result<(), Error> {
         for shape in names.iter().flat_map(|name| name.shapes()) {
             shape.args(&self.args.load)?;
@@ -151,19 +145,18 @@ impl<'a> Comparison<'a> {
         self.args.load.workloads(&[]).map(|_| ())
     }
 
-    fn head(&self) -> Result<(), Error> {
-        if self.form == Form::Json {
-            return Ok(());
+    /// Asks both servers who they are, and shows it.
+    fn head(&mut self) -> Result<(), Error> {
+        let protocol = self.args.load.protocol;
+        let ask = |contender: &Contender| About::ask(contender, protocol, &self.reaper);
+        let servers = self.contenders.as_ref().try_map(ask)?;
+        if self.form != Form::Json {
+            let machine = self.results.machine.line();
+            let lines = servers.as_ref().map(About::line);
+            report::write(&format!("{machine}\n{}\n{}\n\n", lines.a, lines.b))?;
         }
-        let servers = &self.results.servers;
-        report::write(&format!(
-            "{}\n{}: {}\n{}: {}\n\n",
-            self.results.machine.line(),
-            servers.a.label,
-            servers.a.origin,
-            servers.b.label,
-            servers.b.origin
-        ))
+        self.results.servers = Some(servers);
+        Ok(())
     }
 
     fn run(&mut self, name: Name) -> Result<(), Error> {
@@ -188,7 +181,7 @@ impl<'a> Comparison<'a> {
         self.rounds(shape.name, &args)
     }
 
-    /// Both servers are fresh for every workload, and alive through all its tests and rounds.
+    /// Runs a load on both servers. They are fresh for every workload and run through all its tests and rounds.
     fn rounds(&mut self, name: &str, load: &LoadArgs) -> Result<(), Error> {
         let servers =
             self.contenders.as_ref().try_map(|contender| contender.start(&self.reaper))?;
@@ -281,11 +274,14 @@ impl<'a> Comparison<'a> {
     }
 
     fn finish(self) -> Result<(), Error> {
-        let labels = self.contenders.as_ref().map(|contender| contender.label.as_str());
-        match self.form {
-            Form::Tables => Ok(()),
-            Form::Markdown => report::write(&finding::markdown(&labels, &self.results.findings)),
-            Form::Json => report::write(&report::document(&self.results)),
+        if self.form == Form::Json {
+            return report::write(&report::document(&self.results));
         }
+        let labels = self.contenders.as_ref().map(|contender| contender.label.as_str());
+        let servers = self.results.servers.as_ref();
+        let head = servers.map(|servers| about::markdown(&self.results.machine, servers));
+        report::write(
+            &(head.unwrap_or_default() + &finding::markdown(&labels, &self.results.findings)),
+        )
     }
 }

@@ -1,6 +1,6 @@
-//! The named workloads: the rows of the table that a release is judged by.
+//! The named workloads: the rows of the table that a release is evaluated by.
 //!
-//! | name | what is loaded |
+//! | name | load |
 //! |---|---|
 //! | `p1` | GET and SET one at a time, 10,000 keys |
 //! | `p16` | GET and SET in batches of 16, a million keys with 100-byte values |
@@ -8,7 +8,7 @@
 //! | `p200-hot` | GET and SET in batches of 200, one key |
 //! | `latency` | `p1` and `p16`, for their percentiles |
 //! | `memory` | resident bytes per entry beyond key and value |
-//! | `growth` | the worst request while keys are added, beside the worst while they are overwritten |
+//! | `growth` | the worst request while keys are added, compared with the worst while they are overwritten |
 //! | `idle` | throughput and memory with many idle connections |
 //! | `pubsub` | messages to 1, 100 and thousands of subscribers |
 //! | `handover` | the latency from a push to the client that is blocked on the list |
@@ -16,7 +16,7 @@
 //! | `tracking` | SET of keys that another client tracks |
 //! | `handshakes` | TLS handshakes, full and resumed; not among all workloads, since it needs `--tls` |
 //!
-//! The modules that run them describe those that do not measure throughput.
+//! Workloads that do not measure throughput are described in their own modules.
 
 use crate::cli::{LoadArgs, Name};
 use crate::error::Error;
@@ -39,7 +39,7 @@ pub(crate) const P200_HOT: Shape =
     Shape { name: "p200-hot", pipeline: 200, data_size: 3, keyspace: 1 };
 
 impl Name {
-    /// What `--all` runs. Latency comes with the throughput of `p1` and `p16`.
+    /// Workloads of `--all`. Latency is part of the throughput of `p1` and `p16`.
     pub(crate) const ALL: [Self; 11] = [
         Self::P1,
         Self::P16,
@@ -54,7 +54,7 @@ impl Name {
         Self::Tracking,
     ];
 
-    /// The loads whose throughput is to be compared, if this workload is about that.
+    /// Returns the loads whose throughput is compared; none if the workload measures something else.
     pub(crate) fn shapes(self) -> &'static [Shape] {
         match self {
             Self::P1 => &[P1],
@@ -75,11 +75,11 @@ impl Name {
 }
 
 impl Shape {
-    /// The user's options, completed by what the name stands for.
+    /// Completes the user's options by those of the name.
     ///
     /// # Errors
-    /// When the user wants another pipeline, value size or keyspace: that would be another workload
-    /// under the same name.
+    /// If the user asks for another pipeline, value size or keyspace: that would be another workload with the same
+    /// name.
     pub(crate) fn args(self, requested: &LoadArgs) -> Result<LoadArgs, Error> {
         if requested.pipeline.is_some()
             || requested.data_size.is_some()

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Both sides' of anything.
+/// A value for each of the two servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pair<T> {
     pub(crate) a: T,
@@ -18,7 +18,7 @@ impl<T> Pair<T> {
         Pair { a: change(self.a), b: change(self.b) }
     }
 
-    /// Does A, then B, and stops at the first failure.
+    /// Calls a function for A, then for B, and stops at the first failure.
     pub(crate) fn try_map<U, E>(
         self,
         mut change: impl FnMut(T) -> Result<U, E>,
@@ -28,14 +28,14 @@ impl<T> Pair<T> {
 }
 
 impl Pair<f64> {
-    /// A divided by B, if that is a number.
+    /// Returns A divided by B, if that is a number.
     pub(crate) fn ratio(&self) -> Option<f64> {
         let ratio = self.a / self.b;
         ratio.is_finite().then_some(ratio)
     }
 }
 
-/// The middle one, or the mean of the two in the middle. `None` of nothing.
+/// Returns the middle value, or the mean of the two in the middle. `None` if there are no values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -47,7 +47,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// The median of one figure of all samples, for each side.
+/// Returns the median of one figure of all samples, for each side.
 pub(crate) fn medians<T>(samples: &[Pair<T>], figure: fn(&T) -> f64) -> Pair<f64> {
     let of = |values: Vec<f64>| median(values).unwrap_or(f64::NAN);
     Pair {

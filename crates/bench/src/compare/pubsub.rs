@@ -1,8 +1,8 @@
-//! Publish/subscribe: what a delivered message costs the server, what an idle subscriber costs, and what
-//! others wait for while a message goes to thousands.
+//! Publish/subscribe: the server's cost of a delivered message, the cost of an idle subscriber, and the latency of
+//! other clients while a message goes to thousands.
 //!
-//! One connection publishes, one message at a time or in batches, and a thread of this process reads what all
-//! subscribers get. The publisher waits while subscribers are behind, so that no server closes them.
+//! One connection publishes, one message at a time or in batches. A thread of this process reads the messages of all
+//! subscribers. The publisher waits while subscribers lag behind, so that no server closes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,23 +24,23 @@ use crate::target::Control;
 const CHANNEL: &str = "channel";
 const PAYLOAD: &str = "a message of thirty-two bytes...";
 
-/// Messages that subscribers may be behind.
+/// Maximum number of messages that subscribers may lag behind.
 const BEHIND_MAX: u64 = 1024;
 
-/// Deliveries of a run, about a second's worth, unless told otherwise.
+/// Default number of deliveries of a run, about a second's worth.
 const DELIVERIES: u64 = 400_000;
 
-/// How many messages the crowd gets, and how often.
+/// Number of messages to the crowd.
 const CROWD_MESSAGES: u64 = 30;
 const CROWD_EVERY: Duration = Duration::from_millis(100);
 
-/// How long another client waits between two PINGs meanwhile.
+/// Pause between two PINGs of another client at that time.
 const PING_PAUSE: Duration = Duration::from_millis(5);
 
-/// Subscribers, and messages that are published together.
+/// Number of subscribers, and number of messages that are published together.
 const CASES: [(u32, u32); 4] = [(1, 1), (1, 16), (100, 1), (100, 16)];
 
-/// All rounds on both sides.
+/// All rounds of both servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PubSub {
     pub(crate) cases: Vec<Case>,
@@ -61,11 +61,11 @@ pub(crate) struct Case {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Crowd {
     pub(crate) subscribers: u32,
-    /// Resident bytes for each while idle, connection included.
+    /// Resident bytes of each idle subscriber, connection included.
     pub(crate) bytes_per_subscriber: Pair<f64>,
-    /// How long PING of another client waits at most while messages are delivered, in milliseconds.
+    /// Maximum latency of another client's PING while messages are delivered, in milliseconds.
     pub(crate) others_wait_max_ms: Pair<f64>,
-    /// The same for 99 of 100.
+    /// 99th percentile of that latency.
     pub(crate) others_wait_p99_ms: Pair<f64>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn run(
     Ok(PubSub { cases, crowd })
 }
 
-/// What a message costs, for each of its receivers.
+/// Measures the cost of a message for each of its receivers.
 fn deliver(
     server: &Server,
     subscribers: u32,
@@ -133,7 +133,7 @@ fn deliver(
 ) -> Result<Sample, Error> {
     let readers = Subscribers::start(server, subscribers)?;
     let mut publisher = server.target.connect()?;
-    // A message to one costs a publisher more than a delivery.
+    // With one subscriber, a publish costs more than a delivery.
     let messages = deliveries / u64::from(subscribers + 4) * u64::from(pipeline.min(4));
     publish(&mut publisher, &readers, messages / 10, pipeline)?;
     let process = server.own_process();
@@ -170,7 +170,7 @@ fn publish(
     Ok(sent)
 }
 
-/// What thousands of subscribers cost, and how long others wait for messages to them.
+/// Measures the cost of thousands of subscribers, and the latency of other clients during messages to them.
 fn crowd_of(server: &Server, subscribers: u32) -> Result<CrowdSample, Error> {
     let process = server.own_process();
     let before = settled(process)?;
@@ -228,7 +228,7 @@ impl Subscribers {
         Ok(Self { count: count.into(), readers, message_len: message.len() as u64 })
     }
 
-    /// How many messages have reached all of them, on average.
+    /// Returns the number of messages that have reached each subscriber, on average.
     fn messages(&self) -> u64 {
         self.readers.bytes() / self.message_len / self.count
     }

@@ -41,7 +41,7 @@ impl Readers {
         Ok(Self { received, is_over, thread: Some(thread) })
     }
 
-    /// What has arrived so far at all of them.
+    /// Returns the number of bytes that all of them have received.
     pub(super) fn bytes(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
@@ -56,7 +56,7 @@ impl Drop for Readers {
     }
 }
 
-/// Reads what arrives, and counts its bytes.
+/// Reads and counts bytes as they arrive.
 fn read_all(
     epoll: BorrowedFd<'_>,
     sockets: &mut [Socket],

@@ -1,10 +1,10 @@
-//! Ending the servers that a comparison started, however it ends.
+//! Kills the servers that a comparison started, however it ends.
 //!
 //! A [`Child`] kills its process group when dropped. SIGINT, SIGTERM and SIGHUP would end this process without
-//! dropping anything, so a thread waits for them, kills what is alive and exits. Only SIGKILL leaves servers behind.
+//! dropping anything. So a thread waits for them, kills all servers and exits. Only SIGKILL leaves servers running.
 //!
-//! Every server leads a process group of its own, so that a server behind a wrapper script is killed too, and a
-//! Ctrl-C at the terminal arrives here first.
+//! Every server leads its own process group. So a server behind a wrapper script is killed too, and a Ctrl-C at the
+//! terminal only reaches this process.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use signal_hook::iterator::Signals;
 
 use crate::error::Error;
 
-/// Keeps the list of what must not survive.
+/// List of the processes to kill.
 #[derive(Clone, Debug)]
 pub(crate) struct Reaper {
     alive: Arc<Mutex<Vec<Victim>>>,
@@ -28,9 +28,9 @@ pub(crate) struct Reaper {
 
 #[derive(Debug)]
 struct Victim {
-    /// The process and its group, not yet waited for: the number cannot have been given away.
+    /// Leader of the process group. It was not waited for, so its number cannot have been reused.
     pid: Pid,
-    /// Its working directory, which is ours to remove.
+    /// Its working directory, which this process removes.
     directory: PathBuf,
 }
 
@@ -50,9 +50,9 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Starts a command in `directory`, which is removed when the command has ended.
+    /// Starts a command in `directory`, and removes the directory when the command has ended.
     pub(crate) fn spawn(&self, command: &mut Command, directory: PathBuf) -> io::Result<Child> {
-        // The list is locked until the process is on it: a signal that comes in between must wait.
+        // The list stays locked until the process is on it, so that a signal in between must wait.
         let mut alive = self.lock();
         let spawned = command.current_dir(&directory).process_group(0).spawn();
         let child = spawned.inspect_err(|_| remove(&directory))?;
@@ -61,7 +61,7 @@ impl Reaper {
         Ok(Child { child, pid, reaper: self.clone() })
     }
 
-    /// Kills everything and keeps the list locked, so that nothing starts any more.
+    /// Kills all processes and keeps the list locked, so that nothing can be started any more.
     fn kill_all(&self) {
         let alive = self.lock();
         alive.iter().for_each(Victim::kill);
@@ -74,14 +74,14 @@ impl Reaper {
 }
 
 impl Victim {
-    /// A comparison has no data worth a graceful end. Failure means that it is gone already.
+    /// Kills the group. A comparison has no data that need a graceful end. A failure means that it is gone already.
     fn kill(&self) {
         let _ = kill_process_group(self.pid, Signal::KILL);
         remove(&self.directory);
     }
 }
 
-/// What cannot be removed is left behind: there is no caller to tell, and nothing depends on it.
+/// Removes a directory. Ignores failures: there is no caller to tell, and nothing depends on it.
 fn remove(directory: &Path) {
     let _ = fs::remove_dir_all(directory);
 }
@@ -99,7 +99,7 @@ impl Child {
         self.child.id()
     }
 
-    /// How it ended, if it has ended by itself.
+    /// Returns the exit status if the process has ended on its own.
     pub(crate) fn exited(&mut self) -> Option<process::ExitStatus> {
         self.child.try_wait().ok().flatten()
     }

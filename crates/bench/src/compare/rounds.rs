@@ -1,7 +1,7 @@
-//! Throughput, CPU time and latency of two servers, in alternation.
+//! Throughput, CPU time and latency of two servers, measured in alternation.
 //!
 //! Both servers run through all rounds, but only one is loaded at a time. Machine noise that lasts longer than a
-//! round hits both, so ratios are taken within a round; their median is steadier than the ratio of two medians.
+//! round affects both. So ratios are taken within a round; their median is steadier than the ratio of two medians.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::measure::{Measurement, fill, measure};
 use crate::progress::Progress;
 use crate::workload::Workload;
 
-/// How long each run of a round lasts, and how long the load runs before, unless told otherwise.
+/// Default duration of each run of a round, and of its warm-up.
 const TIME_DEFAULT: Duration = Duration::from_secs(2);
 const WARMUP_DEFAULT: Duration = Duration::from_millis(300);
 
@@ -38,7 +38,7 @@ pub(crate) struct Median {
     /// Absent if a server's process is not known.
     pub(crate) cpu_us: Option<Pair<f64>>,
     pub(crate) cpu_ratio: Option<f64>,
-    /// The coarsest account that any round's CPU time was read from.
+    /// Coarsest source of CPU time in any round.
     pub(crate) cpu_source: Option<CpuSource>,
     pub(crate) p50_ms: Pair<f64>,
     pub(crate) p99_ms: Pair<f64>,
@@ -46,7 +46,7 @@ pub(crate) struct Median {
     pub(crate) p999_ms: Pair<f64>,
 }
 
-/// Runs every test of a load, `rounds` times on each side, and shows each result to `done`.
+/// Runs every test of a load, `rounds` times on each side, and passes each result to `done`.
 pub(crate) fn run(
     name: &str,
     servers: &Pair<Server>,

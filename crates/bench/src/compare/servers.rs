@@ -21,19 +21,19 @@ use crate::error::Error;
 use crate::protocol::Protocol;
 use crate::target::{Address, Target};
 
-/// A server that does not answer for so long has failed to start.
+/// Time limit for the first answer of a started server.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const START_POLL: Duration = Duration::from_millis(20);
 
-/// Of a failed server's output, so much of the end is shown.
+/// Length of the end of a failed server's output that is shown.
 const OUTPUT_SHOWN_LEN: usize = 2000;
 
 const PORT_PLACEHOLDER: &str = "{port}";
 
-/// A server that takes part.
+/// A server of the comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Contender {
-    /// Its name in tables.
+    /// Name in tables.
     pub(crate) label: String,
     source: Source,
     resp_version: Proto,
@@ -51,21 +51,21 @@ enum Source {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) target: Target,
-    /// Absent if it runs elsewhere or may not be looked at.
+    /// Absent if it runs elsewhere, or if this user may not read its data.
     pub(crate) process: Option<Process>,
-    /// Kills it in the end, if it was started here.
+    /// Kills the server at the end, if it was started here.
     _child: Option<Child>,
 }
 
 impl Server {
-    /// The process of a server that was started here.
+    /// Returns the process of a server that was started here.
     pub(super) fn own_process(&self) -> &Process {
         self.process.as_ref().expect("a server that was started here has a process")
     }
 }
 
 impl Contender {
-    /// Both contenders of a command line.
+    /// Makes both contenders of a command line.
     pub(crate) fn both(args: &CompareArgs) -> Result<Pair<Self>, Error> {
         let resp_version = if args.resp3 { Proto::Resp3 } else { Proto::Resp2 };
         let mut both = Pair { a: (&args.a, args.a_addr), b: (&args.b, args.b_addr) }.try_map(
@@ -83,7 +83,7 @@ impl Contender {
         Ok(both)
     }
 
-    /// A server by its command line or its address, one of which is there.
+    /// Makes a contender from its command line or its address, one of which is given.
     pub(crate) fn new(
         line: Option<&str>,
         address: Option<SocketAddr>,
@@ -98,12 +98,12 @@ impl Contender {
         Ok(Self { label: source.label(), source, resp_version, protocol, tls: None })
     }
 
-    /// Whether it is reached over encrypted connections.
+    /// Returns true if it is reached over encrypted connections.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// The command line or address, as the user gave it.
+    /// Returns the command line or address, as the user gave it.
     pub(crate) fn origin(&self) -> String {
         match &self.source {
             Source::Command { line, .. } => line.clone(),
@@ -111,7 +111,7 @@ impl Contender {
         }
     }
 
-    /// Workloads that need an empty server cannot do with one that merely runs somewhere.
+    /// Fails for a server that only runs somewhere, because the workload needs an empty one.
     pub(crate) fn require_fresh(&self, workload: &str) -> Result<(), Error> {
         match self.source {
             Source::Command { .. } => Ok(()),
@@ -121,7 +121,7 @@ impl Contender {
         }
     }
 
-    /// Starts the server, or finds the one that runs, and waits until it answers.
+    /// Starts the server or uses the running one, and waits until it answers.
     pub(crate) fn start(&self, reaper: &Reaper) -> Result<Server, Error> {
         match &self.source {
             Source::Command { line, words } => self.start_command(line, words, reaper),
@@ -196,7 +196,7 @@ impl Source {
     }
 }
 
-/// Waits until the server answers. The error is a reason to be shown.
+/// Waits until the server answers. The error is the reason for the message.
 fn await_answer(
     target: &Target,
     protocol: Protocol,
@@ -226,8 +226,8 @@ fn end_of(log: &Path) -> String {
     String::from_utf8_lossy(&output[start..]).trim().to_owned()
 }
 
-/// A port that is free now, and another one each time: the system may offer a port again before a server listens there.
-/// Another program may take it first; then the server says so.
+/// Returns a port that is free now, a different one each time: the system may offer a port again before a server
+/// listens on it. Another program may take it first. Then the server reports that.
 pub(crate) fn free_port() -> Result<u16, Error> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
@@ -239,7 +239,7 @@ pub(crate) fn free_port() -> Result<u16, Error> {
     }
 }
 
-/// A directory of its own for each server, so that nothing of an earlier one is found there.
+/// Creates a new directory for each server, so that it finds no files of an earlier one.
 fn working_directory() -> Result<PathBuf, Error> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -248,7 +248,7 @@ fn working_directory() -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// A path stays right although the server starts in another directory; a bare name is looked up.
+/// Makes a path absolute, because the server starts in another directory. A bare name is looked up later.
 fn program(word: &str) -> PathBuf {
     if word.contains('/') {
         std::path::absolute(word).unwrap_or_else(|_| word.into())

@@ -9,7 +9,7 @@ use crate::measure::Measurement;
 
 const HEAD: [&str; 5] = ["requests/s", "CPU µs/request", "p50 ms", "p99 ms", "p99.9 ms"];
 
-/// One test: its rounds, their median, and error replies if there were any.
+/// Formats one test: its rounds, their median, and error replies if there were any.
 pub(crate) fn rounds(labels: &Pair<&str>, of: &Rounds) -> String {
     let mut text = headline(labels, of);
     for (index, round) in of.rounds.iter().enumerate() {
@@ -77,7 +77,7 @@ fn row(label: &str, figures: &[Pair<f64>; 5], ratios: &[Option<f64>; 5]) -> Stri
     text + "\n"
 }
 
-/// A figure with as many digits as tell something.
+/// Formats a figure with its meaningful digits.
 fn number(value: f64) -> String {
     if value.is_nan() {
         "-".into()

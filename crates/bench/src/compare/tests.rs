@@ -1,5 +1,5 @@
-//! Whole comparisons: against mock servers in this process, and against redis-server where there is
-//! one. Figures are not judged, only that they are there and fit together.
+//! Whole comparisons against mock servers in this process, and against redis-server if it is
+//! installed. Figures only have to exist and to be consistent; their size is not checked.
 
 use std::process::{Command, Stdio};
 
@@ -15,7 +15,7 @@ struct Program {
     bench: BenchArgs,
 }
 
-/// Arguments of a comparison that prints nothing until the end.
+/// Parses the arguments of a comparison that prints nothing until the end.
 fn parse(words: &[&str]) -> CompareArgs {
     let words = ["bench", "compare", "--json"].iter().chain(words);
     match Program::try_parse_from(words).unwrap().bench.mode {
@@ -24,7 +24,7 @@ fn parse(words: &[&str]) -> CompareArgs {
     }
 }
 
-/// `--a` and `--b` with redis-server, if it is installed.
+/// Adds `--a` and `--b` with redis-server, if it is installed.
 fn with_redis(words: &[&str]) -> Option<CompareArgs> {
     let mut version = Command::new("redis-server");
     let version = version.arg("--version").stdout(Stdio::null()).status();

@@ -1,7 +1,7 @@
-//! Client-side caching: what writes cost while a client tracks all keys, what tracking a key costs, and the table.
+//! Client-side caching: the cost of writes while a client tracks all keys, and the memory for each tracked key.
 //!
-//! One client reads every key once, so that the server remembers all of them for it. Then another one sets random
-//! keys. Each that is set for the first time since is an invalidation, which the first client reads.
+//! One client reads every key once, so that the server remembers all of them for it. Then another client sets random
+//! keys. The first SET of a key causes an invalidation, which the first client reads.
 
 use std::iter;
 
@@ -22,12 +22,12 @@ use crate::progress::Progress;
 use crate::target::{Control, Target};
 use crate::workload::Workload;
 
-/// Keys that are read by one request.
+/// Number of keys that one request reads.
 const READ_TOGETHER: u64 = 1000;
 
 const PIPELINE: u32 = 16;
 
-/// All rounds on both sides.
+/// All rounds of both servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Tracking {
     pub(crate) keys: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Tracking {
     /// Medians of the rounds.
     pub(crate) cpu_us_per_set: Pair<f64>,
     pub(crate) cpu_us_per_key_read: Pair<f64>,
-    /// Resident bytes of the table.
+    /// Resident bytes of the tracking table.
     pub(crate) bytes_per_key: Pair<f64>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn run(
     progress: &Progress,
 ) -> Result<Tracking, Error> {
     let workload = setting(requested, keys)?;
-    // Eight in ten of so many find a key that has not been set before.
+    // With this number, eight in ten SETs find a key that has not been set before.
     let sets = requested.requests.unwrap_or(keys * 4 / 10).max(1);
     let one = |contender: &Contender| {
         contender.require_fresh("tracking")?;
@@ -72,7 +72,7 @@ pub(crate) fn run(
     })
 }
 
-/// The load that sets random keys.
+/// Returns the load that sets random keys.
 fn setting(requested: &LoadArgs, keys: u64) -> Result<Workload, Error> {
     let args = LoadArgs {
         clients: requested.clients.or(Some(1)),

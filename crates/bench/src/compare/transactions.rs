@@ -1,4 +1,4 @@
-//! Transactions: the server's CPU time for `MULTI` to `EXEC`, all at once or a command at a time.
+//! Transactions: the server's CPU time for `MULTI` to `EXEC`, sent at once or command by command.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::measure::per_request_us;
 use crate::target::Control;
 
-/// Transactions of a run, unless told otherwise.
+/// Default number of transactions of a run.
 const TRANSACTIONS: u64 = 20_000;
 
-/// The commands of a transaction.
+/// Commands of a transaction.
 const SETS: [&[&str]; 12] = [
     &["MULTI"],
     &["SET", "key:0", "xxx"],
@@ -33,11 +33,11 @@ const SETS: [&[&str]; 12] = [
 const CHECK_AND_SET: [&[&str]; 5] =
     [&["WATCH", "key:0"], &["GET", "key:0"], &["MULTI"], &["SET", "key:0", "xxx"], &["EXEC"]];
 
-/// A way of sending transactions.
+/// A way to send transactions.
 struct Shape {
     name: &'static str,
     commands: &'static [&'static [&'static str]],
-    /// How many transactions are sent together; none: a command at a time.
+    /// Number of transactions that are sent together; 0 sends one command at a time.
     together: usize,
 }
 
@@ -47,13 +47,13 @@ const SHAPES: [Shape; 3] = [
     Shape { name: "WATCH, GET, MULTI, SET, EXEC in turn", commands: &CHECK_AND_SET, together: 0 },
 ];
 
-/// All rounds on both sides.
+/// All rounds of both servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Transactions {
     pub(crate) cases: Vec<Case>,
 }
 
-/// One shape.
+/// The figures of one shape.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,

@@ -1,4 +1,4 @@
-//! Results as CSV, one row per test. Columns are only ever added at the end.
+//! Results as CSV, one row for each test. New columns are only added at the end.
 
 use crate::measure::Measurement;
 
@@ -65,7 +65,7 @@ pub(super) fn row(of: &Measurement) -> String {
     fields.join(",") + "\n"
 }
 
-/// A test may be named by a command of the user's, which may hold anything.
+/// Quotes a text. The name of a test may be a user's command, with any characters.
 fn quote(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

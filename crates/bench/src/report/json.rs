@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Everything that serializes, indented, with a line end.
+/// Serializes any results, indented, with a line end.
 pub(crate) fn document<T: Serialize + ?Sized>(results: &T) -> String {
     let mut text = serde_json::to_string_pretty(results)
         .expect("results hold no maps with other keys than text, and writing to memory succeeds");

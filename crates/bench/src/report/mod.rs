@@ -4,7 +4,7 @@ mod csv;
 mod json;
 mod table;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use crate::error::Error;
 use crate::measure::Measurement;
@@ -13,9 +13,9 @@ pub(crate) use json::document;
 /// The form of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// A few lines per test, for people.
+    /// A few lines for each test, for people.
     Table,
-    /// One line per test, for people in a hurry.
+    /// One line for each test.
     Line,
     Csv,
     Json,
@@ -59,12 +59,15 @@ impl Printer {
     pub(crate) fn finish(self) -> Result<(), Error> {
         match self.format {
             Format::Json => write(&document(&self.printed)),
-            _ => Ok(()),
+            Format::Table if io::stdout().is_terminal() => {
+                write("Next to another server: tierce bench compare --help\n")
+            }
+            Format::Table | Format::Line | Format::Csv => Ok(()),
         }
     }
 }
 
-/// Writes to standard output. A reader that has gone away, such as `head`, is no error.
+/// Writes to standard output. A reader that has exited, such as `head`, is not an error.
 pub(crate) fn write(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cpu::CpuSource;
 use crate::measure::Measurement;
 
-/// A test in one line, close to what `redis-benchmark -q` prints.
+/// Formats a test in one line, close to the output of `redis-benchmark -q`.
 pub(super) fn line(of: &Measurement) -> String {
     let mut text = format!(
         "{}: {:.2} requests per second, p50={:.3} msec",
@@ -20,7 +20,7 @@ pub(super) fn line(of: &Measurement) -> String {
     text + "\n"
 }
 
-/// A test in a block of lines.
+/// Formats a test in a block of lines.
 pub(super) fn block(of: &Measurement) -> String {
     let mut text = format!(
         "{}  ({}, pipeline {}, {}-byte values, {}, {})\n",
