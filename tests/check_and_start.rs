@@ -1,16 +1,16 @@
-//! `tierce check` of a data directory says what a start then does, whatever is damaged.
+//! `tierce check` of a data directory predicts the outcome of a start, for any damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tierce_harness::{Launch, TempDir, free_port, takes_up_to_seconds, wait_until};
+use tierce_harness::{Launch, Outcome, TempDir, free_port, takes_up_to_seconds, wait_until};
 
 use crate::{launch, program};
 
 const KEYS: usize = 600;
 
-/// With room for a small part of the keys; the others' values are on disk.
+/// Adds directives with memory for a small part of the keys; the values of the others are on disk.
 fn directives(launch: Launch, dir: &Path) -> Launch {
     launch
         .with("appendonly", "yes")
@@ -19,7 +19,7 @@ fn directives(launch: Launch, dir: &Path) -> Launch {
         .with("maxmemory-policy", "spill")
 }
 
-/// What a kill leaves of a server with a log, spilled values and a snapshot.
+/// Makes the directory that a kill leaves of a server with a log, spilled values and a snapshot.
 fn make(dir: &Path) {
     let mut server = directives(launch(), dir).start();
     let mut c = server.connect();
@@ -46,7 +46,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// All files below a directory but locks, which hold nothing, by their paths in it.
+/// Returns all files below a directory except locks, which are empty, with relative paths.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory") {
@@ -72,7 +72,7 @@ enum Damage {
 }
 
 impl Damage {
-    /// Kinds of damage to a file with so many bytes that are not zeros behind the last other one.
+    /// Returns kinds of damage to a file with `len` bytes before its trailing zeros.
     fn kinds(len: u64) -> Vec<Self> {
         let mut kinds = vec![Self::Removed, Self::CutAt(0)];
         if len > 0 {
@@ -112,7 +112,7 @@ fn snapshot_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// Checks and starts, and compares.
+/// Checks and starts, and compares the results.
 fn compare(dir: &Path, what: &str) {
     let before = snapshot_of(dir);
     let (code, said) = check(dir);
@@ -126,10 +126,15 @@ fn compare(dir: &Path, what: &str) {
         assert!(last.starts_with(&expected), "{what}: {keys}, {said}");
     } else {
         assert!(last.starts_with("a start is refused") && code == 1, "{what}: {said}");
-        let launch = Launch::new(program()).with("port", &free_port().to_string());
-        let outcome = directives(launch, dir).run();
+        let outcome = run(dir);
         assert_eq!(outcome.code, Some(1), "{what}: {said}{outcome:?}");
     }
+}
+
+/// Makes a start that is expected to fail.
+fn run(dir: &Path) -> Outcome {
+    let launch = Launch::new(program()).with("port", &free_port().to_string());
+    directives(launch, dir).run()
 }
 
 #[test]
@@ -169,6 +174,86 @@ fn missing_spilled_values_are_told_with_their_number() {
         assert_eq!(code, 1, "{said}");
         assert!(said.contains("a start is refused; with `spill-lost-values accept`"), "{said}");
         assert!(said.contains("keys have lost theirs"), "{said}");
+    }
+}
+
+#[test]
+fn the_advice_of_a_refused_start_names_all_missing_files() {
+    let dir = TempDir::new();
+    make(dir.path());
+    let cold = dir.path().join("cold");
+    let removed: Vec<PathBuf> =
+        files(&cold).into_iter().filter(|file| file.extension().is_some()).collect();
+    removed.iter().for_each(|file| fs::remove_file(cold.join(file)).expect("it goes"));
+    assert!(!removed.is_empty());
+    let outcome = run(dir.path());
+    let advice = format!("tierce check {}. ", dir.path().display());
+    assert!(outcome.code == Some(1) && outcome.errors.contains(&advice), "{outcome:?}");
+    let (code, said) = check(dir.path());
+    assert_eq!(code, 1, "{said}");
+    for file in removed {
+        let line = format!("values lost: {} is missing", cold.join(file).display());
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    // The files alone do not tell how many there were.
+    let (code, said) = check(&cold);
+    assert!(code == 0 && said.contains("only by a check of the data directory"), "{said}");
+}
+
+#[test]
+fn a_check_reads_the_snapshot_that_a_start_imports() {
+    let scratch = TempDir::new();
+    let source = scratch.path().join("source");
+    fs::create_dir(&source).expect("a directory");
+    let server = launch().with("dir", &source.display().to_string()).start();
+    let mut c = server.connect();
+    c.check("SET key value", "+OK");
+    c.check("SAVE", "+OK");
+    drop(server);
+    let snapshot = fs::read(source.join("dump.rdb")).expect("a snapshot");
+    for has_log in [false, true] {
+        for len in [snapshot.len(), snapshot.len() / 2] {
+            let what = format!("snapshot-{len}-has-log-{has_log}");
+            let dir = scratch.path().join(&what);
+            fs::create_dir(&dir).expect("a directory");
+            if has_log {
+                drop(directives(launch(), &dir).start());
+            }
+            fs::write(dir.join("dump.rdb"), &snapshot[..len]).expect("a file");
+            let (_, said) = check(&dir);
+            let expected = match len == snapshot.len() {
+                true => "a start succeeds: 1 key\n",
+                false => "There is no Tierce data in ",
+            };
+            assert!(said.contains(expected), "{what}: {said}");
+            compare(&dir, &what);
+        }
+    }
+}
+
+/// A snapshot that a start without a log imports does not hide that the log has lost its manifest.
+#[test]
+fn a_log_without_its_manifest_is_refused_with_its_remedy() {
+    let dir = TempDir::new();
+    let server = directives(launch(), dir.path()).start();
+    server.connect().check("SET key value", "+OK");
+    drop(server);
+    let log = dir.path().join("wal");
+    fs::remove_file(log.join("MANIFEST")).expect("a file");
+    let log = log.display();
+    let missing = format!("{log}/MANIFEST is missing, though the store needs it. ");
+    let remedy = format!("tierce repair {log} {log}.repaired, ");
+    for has_snapshot in [false, true] {
+        if has_snapshot {
+            dir.write("dump.rdb", "REDIS");
+        }
+        let (code, said) = check(dir.path());
+        let outcome = run(dir.path());
+        assert_eq!((code, outcome.code), (1, Some(1)), "{said}{outcome:?}");
+        for text in [said, outcome.errors] {
+            assert!(text.contains(&missing) && text.contains(&remedy), "{text}");
+            assert!(!text.contains("data of Redis"), "{text}");
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tierce check` and `tierce repair` from outside: what they say, and their exit codes.
+//! `tierce check` and `tierce repair` from outside: output and exit codes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ fn tool(name: &str, paths: &[&Path]) -> Output {
     Command::new(crate::program()).arg(name).args(paths).output().expect("the program")
 }
 
-/// Exit code, standard output, standard error.
+/// Runs a tool. Returns exit code, standard output and standard error.
 fn run(name: &str, paths: &[&Path]) -> (i32, String, String) {
     let output = tool(name, paths);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -26,7 +26,7 @@ fn options() -> Options {
     Options { shards: Some(2), segment_size_bytes: 16 << 10, index, ..Options::default() }
 }
 
-/// A closed store of [`KEYS`] keys.
+/// Makes a closed store of [`KEYS`] keys.
 fn make(dir: &Path) {
     let db = Db::open(dir, options()).expect("a store");
     for n in 0..KEYS {
@@ -119,6 +119,24 @@ fn a_lost_manifest_is_damage_and_can_be_repaired() {
 }
 
 #[test]
+fn a_repair_finds_the_log_in_a_data_directory() {
+    let scratch = TempDir::new();
+    let (data, saved) = (scratch.path().join("data"), scratch.path().join("saved"));
+    let log = data.join("wal");
+    fs::create_dir(&data).expect("a directory");
+    make(&log);
+    fs::remove_file(log.join("MANIFEST")).expect("a file");
+    let (code, told, error) = run("repair", &[&data, &data]);
+    assert_eq!((code, told.as_str()), (2, ""), "{error}");
+    let (code, told, error) = run("repair", &[&data, &saved]);
+    assert_eq!(code, 0, "all records are there: {told}{error}");
+    let advice = format!("move {} away and {} into its place\n", log.display(), saved.display());
+    assert!(told.ends_with(&advice), "{told}");
+    assert_eq!(run("check", &[&saved]).0, 0);
+    assert!(log.exists() && !data.join("MANIFEST").exists(), "the damaged store is not touched");
+}
+
+#[test]
 fn what_cannot_be_checked_is_said_in_one_line() {
     let scratch = TempDir::new();
     let (store, empty) = (scratch.path().join("store"), scratch.path().join("empty"));
@@ -142,7 +160,7 @@ fn what_cannot_be_checked_is_said_in_one_line() {
     assert_eq!(tool("check", &[]).status.code(), Some(2));
 }
 
-/// What a tool says first about a store that is in use.
+/// First message of a tool about a store that is in use.
 const WAITS: &str = " is in use by another process; waiting up to 5 s for its end\n";
 
 #[test]

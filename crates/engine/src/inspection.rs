@@ -1,7 +1,7 @@
-//! What a start would make of a data directory, found out without changing it: for `tierce check`.
+//! Finds out how a start from a data directory would go, without changing it: for `tierce check`.
 //!
-//! The log and the spilled values are opened by the same code as in a start, on a disk that keeps changes
-//! to itself, so the check cannot disagree with the server. Like a server, this needs memory for the data.
+//! The log and the spilled values are opened by the code of a start, on a disk that keeps changes in
+//! memory, so the check cannot disagree with the server. Like a server, it needs memory for all data.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,45 +15,47 @@ use crate::log::Log;
 use crate::persistence::{LoadError, verify};
 use tierce_config::{LogLevel, is_own_name};
 
-/// What a start with a log comes to.
+/// Outcome of a start with a log.
 #[derive(Debug)]
 pub enum Start {
-    /// It succeeds, with this many keys.
+    /// The start succeeds.
     Succeeds {
-        /// How many.
+        /// Number of keys.
         keys: u64,
     },
-    /// It is refused, unless the loss of values is accepted.
+    /// The start is refused, unless the loss of values is accepted.
     Loses {
-        /// What the start says.
+        /// Error of the start.
         refusal: String,
-        /// How many keys there are then, with those that have lost their values.
+        /// Errors of the files whose values are lost.
+        flaws: Vec<tierce_storage::Error>,
+        /// Number of keys if it is accepted, including those that have lost their values.
         keys: u64,
     },
-    /// It is refused.
+    /// The start is refused.
     Fails {
-        /// What the start says.
+        /// Error of the start.
         refusal: String,
     },
 }
 
-/// What is in a data directory.
+/// Contents of a data directory.
 #[derive(Debug)]
 pub struct Contents {
-    /// The log that counts, whether or not it is there.
+    /// Directory of the authoritative log, even if it does not exist.
     pub log: PathBuf,
-    /// Other files of the server: logs that do not count, and files beside them.
+    /// Other files of the server: logs that are not authoritative, and marker files.
     pub others: Vec<PathBuf>,
-    /// Spilled values.
+    /// Directory of the spilled values.
     pub cold: Option<PathBuf>,
-    /// A snapshot.
+    /// The snapshot.
     pub snapshot: Option<PathBuf>,
 }
 
-/// Looks what is in a data directory; `None` if it is none.
+/// Lists the contents of a data directory. Returns `None` if it is not one.
 ///
 /// # Errors
-/// When it cannot be read, or what should be there is not.
+/// When it cannot be read, or a required file is missing.
 pub fn contents(dir: &Path) -> std::io::Result<Option<Contents>> {
     const SNAPSHOT: &str = "dump.rdb";
     let log = durability::log_dir(dir)?;
@@ -76,28 +78,42 @@ pub fn contents(dir: &Path) -> std::io::Result<Option<Contents>> {
     Ok((!is_empty).then_some(contents))
 }
 
-/// Starts from the log of a data directory as a server does, changes nothing, and says how it went.
+/// Starts from the log of a data directory as a server does, without changing anything. Returns the
+/// outcome.
 ///
 /// # Errors
-/// When that cannot be found out: a server uses the directory, or it cannot be read.
+/// When the outcome is unknown: a server uses the directory, or it cannot be read.
 pub fn start(dir: &Path, databases: usize) -> Result<Start, String> {
     match open(dir, databases, false) {
         Ok(keys) => Ok(Start::Succeeds { keys }),
         Err(RecoveryError::Log { error: tierce_storage::Error::Locked { .. }, dir }) => {
             Err(format!("{} is in use by another process", dir.display()))
         }
-        Err(error @ RecoveryError::Lost { .. }) => {
+        Err(error) => {
             let refusal = error.to_string();
+            let RecoveryError::Lost { flaws, .. } = error else {
+                return Ok(Start::Fails { refusal });
+            };
             Ok(match open(dir, databases, true) {
-                Ok(keys) => Start::Loses { refusal, keys },
+                Ok(keys) => Start::Loses { refusal, flaws, keys },
                 Err(error) => Start::Fails { refusal: error.to_string() },
             })
         }
-        Err(error) => Ok(Start::Fails { refusal: error.to_string() }),
     }
 }
 
-/// How many keys there are after a start.
+/// Returns false if the log of a data directory never had a record, so a start imports data of Redis.
+#[must_use]
+pub fn was_ever_written(dir: &Path) -> bool {
+    // The start reports the errors.
+    durability::was_ever_written(&log_directory(dir)).unwrap_or(true)
+}
+
+fn log_directory(dir: &Path) -> LogDirectory {
+    LogDirectory::new(Arc::new(OverlayDisk::new()), dir, LogOptions::default())
+}
+
+/// Returns the number of keys after a start.
 fn open(dir: &Path, databases: usize, accepts_losses: bool) -> Result<u64, RecoveryError> {
     let options = Options {
         databases,
@@ -107,7 +123,7 @@ fn open(dir: &Path, databases: usize, accepts_losses: bool) -> Result<u64, Recov
     };
     let keyspace = Keyspace::new(options).map_err(std::io::Error::other)?;
     let keyspace = Arc::new(keyspace);
-    let log_directory = LogDirectory::new(Arc::new(OverlayDisk::new()), dir, LogOptions::default());
+    let log_directory = log_directory(dir);
     let (durable_log, log) = (DurableLog::default(), Log::open(None, LogLevel::Nothing));
     let log = log.expect("nothing is opened");
     let loading = Loading::default();
@@ -115,10 +131,10 @@ fn open(dir: &Path, databases: usize, accepts_losses: bool) -> Result<u64, Recov
     Ok(keyspace.total_len())
 }
 
-/// Reads a snapshot as a start without a log does; how many keys that has then.
+/// Reads a snapshot as a start without a log does. Returns the number of keys.
 ///
 /// # Errors
-/// What the start would say.
+/// Those of the start.
 pub fn snapshot(path: &Path, databases: usize) -> Result<u64, LoadError> {
     verify(path, databases)
 }

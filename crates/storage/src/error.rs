@@ -12,64 +12,64 @@ use std::sync::Arc;
 /// Result of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything the engine refuses or fails to do.
+/// Refusals and failures of the engine.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system failed a call.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// What was attempted, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
-    /// The device is full. Nothing of the refused write was kept; writing may be tried again.
+    /// The device is full. Nothing of the refused write is kept; writing may be tried again.
     #[error("no space left on the device of {path}", path = path.display())]
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
     },
-    /// The device is so full that the space which deletes and compaction may need cannot be set aside, so
-    /// nothing is put. Nothing of the refused write was kept; writing may be tried again.
+    /// The device is so full that the space for deletes and compaction cannot be reserved, so puts are
+    /// refused. Nothing of the refused write is kept; writing may be tried again.
     #[error("no space left on the device of {path}, in which {needed} bytes must be set aside for deletes \
              and compaction", path = path.display())]
     NoReserve {
         /// The file that holds the space.
         path: PathBuf,
-        /// How much it must hold.
+        /// Number of bytes that it must hold.
         needed: u64,
     },
-    /// The process, or the system, has no file descriptor left. Nothing of the refused write was
-    /// kept; writing may be tried again.
+    /// The process, or the system, has no file descriptor left. Nothing of the refused write is kept; writing
+    /// may be tried again.
     #[error("no file descriptor left to open {path}", path = path.display())]
     TooManyOpenFiles {
         /// The file that could not be opened.
         path: PathBuf,
     },
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk differ from the written ones.
     #[error("{path} is damaged at offset {offset}: {what}", path = path.display())]
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// Where the damage was noticed.
+        /// Offset at which the damage was noticed.
         offset: u64,
-        /// Which check failed.
+        /// The failed check.
         what: &'static str,
     },
-    /// A record is what was written, but the reader it was given to refuses it.
+    /// A record is intact, but the reader of the records refuses it.
     #[error("{path}: the record at offset {offset} makes no sense: {reason}", path = path.display())]
     Rejected {
         /// The file with the record.
         path: PathBuf,
-        /// Where the record begins.
+        /// Offset of the record.
         offset: u64,
         /// The reason given by the caller.
         reason: String,
     },
-    /// A file was written by a version of this program newer than this one. It is not damaged.
+    /// A file was written by a newer version of this program. It is not damaged.
     #[error(
         "{path} has format version {found}; this version reads {oldest} to {newest}",
         path = path.display()
@@ -77,23 +77,23 @@ pub enum Error {
     TooNew {
         /// The file found.
         path: PathBuf,
-        /// The version it says it has.
+        /// The version in the file.
         found: u32,
-        /// The oldest version that is read.
+        /// The oldest supported version.
         oldest: u32,
-        /// The newest version that is read.
+        /// The newest supported version.
         newest: u32,
     },
-    /// A file in the directory has the name of one of ours but does not belong to this store.
+    /// A file in the directory has a name of this store's files but does not belong to the store.
     #[error("{path} does not belong to this store: {what}", path = path.display())]
     Foreign {
         /// The file found.
         path: PathBuf,
-        /// Why it is not ours.
+        /// The reason.
         what: &'static str,
     },
-    /// A file the manifest lists is not there.
-    #[error("{path} is missing, though the manifest lists it", path = path.display())]
+    /// The manifest, or a file that it or the owner of the store refers to, does not exist.
+    #[error("{path} is missing, though the store needs it", path = path.display())]
     Missing {
         /// The file expected.
         path: PathBuf,
@@ -119,17 +119,17 @@ pub enum Error {
     /// The key exceeds [`KEY_LEN_MAX`](crate::KEY_LEN_MAX).
     #[error("key of {len} bytes exceeds the limit of {max}")]
     KeyTooLong {
-        /// Length given.
+        /// Given length.
         len: usize,
-        /// Longest allowed.
+        /// Maximum length.
         max: usize,
     },
     /// The value exceeds [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     #[error("value of {len} bytes exceeds the limit of {max}")]
     ValueTooLong {
-        /// Length given.
+        /// Given length.
         len: usize,
-        /// Longest allowed.
+        /// Maximum length.
         max: usize,
     },
     /// The batch exceeds [`BATCH_LEN_MAX`](crate::BATCH_LEN_MAX).
@@ -137,15 +137,15 @@ pub enum Error {
     BatchTooLarge {
         /// Encoded length of the batch.
         len: usize,
-        /// Longest allowed.
+        /// Maximum length.
         max: usize,
     },
-    /// An option has a value the engine cannot work with.
+    /// An option has an unsupported value.
     #[error("option {option} is out of range: {detail}")]
     InvalidOption {
         /// Name of the option.
         option: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         detail: String,
     },
     /// A record was compressed by a method this build does not contain.
@@ -160,7 +160,7 @@ pub enum Error {
     /// All segment numbers the format can express have been used.
     #[error("the store has used all {max} segment numbers")]
     SegmentsExhausted {
-        /// How many there are.
+        /// Number of segment numbers.
         max: u32,
     },
     /// The store was closed.
@@ -169,8 +169,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an operating system failure; what may pass by itself gets its own kind: a full device
-    /// or quota, and a lack of descriptors.
+    /// Wraps an operating system error. Transient causes get their own kind: a full device or quota, and a
+    /// lack of descriptors.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         if is_full(&source) {
             return Error::NoSpace { path: path.to_owned() };
@@ -181,31 +181,32 @@ impl Error {
         Self::failed(action, path, source)
     }
 
-    /// Wraps an operating system failure that leaves open what reached the disk, so that even a
-    /// full device is as bad as any other cause.
+    /// Wraps an operating system error that leaves the content of the disk unknown, so that even a full device
+    /// counts as a failure.
     pub fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {
         Error::Io { action, path: path.to_owned(), source: Arc::new(source) }
     }
 
-    /// Something is wrong at a place of a file.
+    /// Returns the error for damage at an offset of a file.
     pub fn corrupt(path: &Path, offset: u64, what: &'static str) -> Self {
         Error::Corrupt { path: path.to_owned(), offset, what }
     }
 
-    /// Whether the device, or a quota on it, is full.
+    /// Returns true if the device, or a quota on it, is full.
     pub fn is_no_space(&self) -> bool {
         matches!(self, Error::NoSpace { .. } | Error::NoReserve { .. })
     }
 
-    /// Whether the cause may pass by itself: the device or a quota is full (ENOSPC, EDQUOT), or no
-    /// descriptor is left (EMFILE, ENFILE). Nothing of what was refused was kept, the store is not
-    /// latched, and trying again later can help without opening it anew. Every other failure of a
-    /// write leaves the store read-only.
+    /// Returns true if the cause is transient: the device or a quota is full (ENOSPC, EDQUOT), or no
+    /// descriptor is left (EMFILE, ENFILE). Nothing of the refused write is kept, the store is not latched,
+    /// and trying again later can help without reopening it. Every other failure of a write leaves the store
+    /// read-only.
     pub fn is_transient(&self) -> bool {
         self.is_no_space() || matches!(self, Error::TooManyOpenFiles { .. })
     }
 
-    /// True also if it came to light in a sync, so that the store is latched: another store may be begun.
+    /// Returns true for a transient cause, even in a failed sync, which latches the store: a new store may be
+    /// created.
     pub fn may_pass(&self) -> bool {
         match self {
             Error::Io { source, .. } => is_full(source) || lacks_descriptor(source),
@@ -218,8 +219,8 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a call failed because the process (EMFILE) or the system (ENFILE) has too many files
-/// open. The standard library has no stable kind for it.
+/// Returns true if a call failed because the process (EMFILE) or the system (ENFILE) has too many files open.
+/// The standard library has no stable kind for it.
 pub fn lacks_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -234,7 +235,7 @@ mod tests {
             let source = || io::Error::from_raw_os_error(code);
             let path = Path::new("/d");
             assert_eq!(Error::io("open", path, source()).is_transient(), may_pass);
-            // The directory was to be opened for its sync.
+            // This is a failure to open the directory for its sync.
             let of_sync = Error::failed("sync", path, source());
             assert_eq!((of_sync.is_transient(), of_sync.may_pass()), (false, may_pass));
         }

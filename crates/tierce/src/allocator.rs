@@ -1,9 +1,9 @@
-//! The allocator of the program: mimalloc, and the kernel's own mappings for what is large.
+//! The allocator of the program: mimalloc, and separate kernel mappings for large blocks.
 //!
-//! mimalloc keeps a freed block with the thread that allocated it. Where a worker receives a value of 50 MB
-//! and another thread frees it, that memory comes back only when the first one allocates again, which may be
-//! never. A mapping belongs to no thread: it is back with the system as soon as it is freed, and grows
-//! without being copied. See `docs/decisions/0004-allocator.md` for what was measured.
+//! mimalloc keeps a freed block with the thread that allocated it. If a worker receives a value of 50 MB and
+//! another thread frees it, that memory comes back only when the worker allocates again, which may be never. A
+//! mapping belongs to no thread: it returns to the system as soon as it is freed, and grows without being copied.
+//! The measurements are in `docs/decisions/0004-allocator.md`.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
@@ -14,38 +14,38 @@ use rustix::mm::{
     Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap,
 };
 
-/// Blocks of this size and more are mappings of their own. Making one takes some microseconds and a page
-/// fault for each 4 KiB, which is little beside filling it.
+/// Size from which blocks are separate mappings. Making one takes some microseconds and a page fault for each 4
+/// KiB, which is little compared with filling it.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
 
-/// So many mappings of its own this program has at most; the system allows a process some 65,000. Further
-/// large blocks are mimalloc's.
+/// Maximum number of separate mappings; the system allows a process some 65,000. Further large blocks come from
+/// mimalloc.
 const MAPPINGS_MAX: usize = 30_000;
 
-/// How many there are.
+/// Number of separate mappings.
 static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// No block needs to be aligned more strictly than a mapping is.
+/// Alignment of a mapping, and the strictest one of a block that becomes one.
 const PAGE_BYTES: usize = 4096;
 
-/// See the head of this file.
+/// The allocator; see the head of this file.
 pub struct Allocator;
 
-/// Whether a block of this kind should be a mapping.
+/// Returns true if a block of this layout should be a mapping.
 #[inline]
 fn is_large(size: usize, align: usize) -> bool {
     size >= MAPPED_BYTES_MIN && align <= PAGE_BYTES
 }
 
-/// Whether a block is a mapping. mimalloc knows its own, which it is asked only about large ones.
+/// Returns true if a block is a mapping. mimalloc recognizes its own blocks; it is asked only about large ones.
 #[inline]
 fn is_mapped(block: *mut u8, layout: Layout) -> bool {
-    // SAFETY: the function looks at the address alone.
+    // SAFETY: the function uses the address alone.
     let is_foreign = || unsafe { !libmimalloc_sys::mi_is_in_heap_region(block.cast()) };
     is_large(layout.size(), layout.align()) && is_foreign()
 }
 
-/// A mapping, or null if there are as many as there may be or the system refuses.
+/// Creates a mapping. Returns null if there are too many or the system refuses.
 fn map(size: usize) -> *mut u8 {
     if MAPPINGS.fetch_add(1, Relaxed) >= MAPPINGS_MAX {
         MAPPINGS.fetch_sub(1, Relaxed);
@@ -68,20 +68,19 @@ fn map(size: usize) -> *mut u8 {
 ///
 /// # Safety
 ///
-/// The block is one, of this size, and no longer used.
+/// The block is a mapping of this size, and no longer used.
 unsafe fn unmap(block: *mut u8, size: usize) {
     MAPPINGS.fetch_sub(1, Relaxed);
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees it.
     if unsafe { munmap(block.cast(), size) }.is_err() {
-        // The system has merged it with others and cannot keep track of one more gap. The addresses are
-        // lost, the memory is not.
-        // SAFETY: by the caller's promise its content is not needed.
+        // The system has merged it with others and cannot keep track of one more gap. The addresses are lost, the
+        // memory is not. SAFETY: the caller guarantees that the content is not needed.
         let _ = unsafe { madvise(block.cast(), size, Advice::LinuxDontNeed) };
     }
 }
 
-// SAFETY: blocks come from two allocators that keep the contract, and go back to the one they came from,
-// because `is_mapped` tells which one that is.
+// SAFETY: blocks come from two allocators that keep the contract, and return to the one they came from, because
+// `is_mapped` identifies it.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -91,7 +90,7 @@ unsafe impl GlobalAlloc for Allocator {
                 return block;
             }
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { MiMalloc.alloc(layout) }
     }
 
@@ -103,26 +102,26 @@ unsafe impl GlobalAlloc for Allocator {
                 return block;
             }
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { MiMalloc.alloc_zeroed(layout) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_mapped(block, layout) {
-            // SAFETY: the block is a whole mapping of this size, and by the caller's promise it is not used
-            // any more.
+            // SAFETY: the block is a whole mapping of this size, and the caller guarantees that it is not used any
+            // more.
             return unsafe { unmap(block, layout.size()) };
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { MiMalloc.dealloc(block, layout) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         match (is_mapped(block, layout), is_large(size, layout.align())) {
-            // Also one that is large and mimalloc's, and stays so.
-            // SAFETY: by the caller's promise.
+            // This includes a large block of mimalloc that stays large.
+            // SAFETY: the caller guarantees it.
             (false, false) => unsafe { MiMalloc.realloc(block, layout, size) },
             (true, true) => {
                 let (old, flags) = (layout.size(), MremapFlags::MAYMOVE);
@@ -130,7 +129,7 @@ unsafe impl GlobalAlloc for Allocator {
                 let moved = unsafe { mremap(block.cast(), old, size, flags) };
                 moved.map_or(ptr::null_mut(), |moved| moved.cast())
             }
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller guarantees it.
             _ => unsafe { self.change_allocator(block, layout, size) },
         }
     }
@@ -144,11 +143,11 @@ impl Allocator {
     /// As [`GlobalAlloc::realloc`].
     #[cold]
     unsafe fn change_allocator(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: by the caller's promise, the size is valid for this alignment.
+        // SAFETY: the caller guarantees that the size is valid for this alignment.
         let changed =
             unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
         if !changed.is_null() {
-            // SAFETY: both blocks hold that many bytes, and the new one is another one.
+            // SAFETY: both blocks hold that many bytes, and the new one is distinct.
             unsafe {
                 ptr::copy_nonoverlapping(block, changed, size.min(layout.size()));
                 self.dealloc(block, layout);
@@ -158,12 +157,12 @@ impl Allocator {
     }
 }
 
-/// Of mimalloc's options, for which its crate has no name; the position in `mi_option_e` of version 2.
+/// A mimalloc option that its crate does not name; the position in `mi_option_e` of version 2.
 const ABANDONED_RECLAIM_ON_FREE: libmimalloc_sys::mi_option_t = 26;
 
-/// To be called before there are threads. When a thread ends, the thread that frees what it has allocated takes its
-/// memory over. By default it is any thread that needs some: often one that hardly allocates again, where
-/// it stays.
+/// Configures mimalloc. Must be called before there are threads. When a thread ends, the thread that frees its
+/// blocks takes its memory over. By default any thread that needs memory does: often one that hardly allocates
+/// again, so that the memory stays there.
 pub fn configure() {
     // SAFETY: setting an option has no preconditions, and no thread reads it at the same time.
     unsafe {
@@ -172,8 +171,8 @@ pub fn configure() {
     }
 }
 
-/// Gives memory back to the system that was freed to the calling thread, and on the first thread of the
-/// process that of threads that have ended.
+/// Returns memory that was freed to the calling thread to the system. On the first thread of the process, this
+/// includes the memory of ended threads.
 pub fn collect() {
     // SAFETY: the function has no preconditions and may be called from any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(true) };

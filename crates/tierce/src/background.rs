@@ -1,33 +1,33 @@
-//! `daemonize yes`: the server goes on without the terminal that it was started from.
+//! `daemonize yes`: the server continues without the terminal from which it was started.
 //!
-//! The program that was started ends when the server is ready, with success, or when it cannot start, with
-//! failure; the reason has been said on the standard error, which the server keeps until it is ready.
+//! The started program ends with success when the server is ready, or with failure when it cannot start. The
+//! reason of a failure is on the standard error, which the server keeps open until it is ready.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 
-/// Which of the two processes this is.
+/// This process' role of the two.
 pub enum Side {
-    /// The one that serves; it has to tell when it is ready.
+    /// The server, which must report when it is ready.
     Server(Background),
-    /// The one that was started. The server is ready, or has failed.
+    /// The program that was started. The server is ready, or has failed.
     Launcher(ExitCode),
 }
 
-/// What is left to do when the server is ready.
+/// Work that remains when the server is ready.
 pub struct Background {
-    /// Stays open when it is dropped: a server that cannot start closes it by ending, after it has said why.
+    /// Not closed on drop: a server that cannot start closes it by ending, after it has printed the reason.
     ready: ManuallyDrop<PipeWriter>,
 }
 
-/// Goes on in a process of its own, of which the terminal knows nothing.
+/// Continues in a separate process without a terminal.
 ///
 /// Must be called before there are other threads.
 pub fn detach() -> io::Result<Side> {
     let (outcome, ready) = io::pipe()?;
-    // SAFETY: the process has one thread, so its copy is as whole as it is itself.
+    // SAFETY: the process has one thread, so its copy is complete.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -42,7 +42,7 @@ pub fn detach() -> io::Result<Side> {
     }
 }
 
-/// Success when the server says that it is ready; it has ended if there comes nothing.
+/// Returns success when the server reports that it is ready, and failure when it ends without a report.
 fn wait_for(mut outcome: PipeReader) -> ExitCode {
     match outcome.read_exact(&mut [0]) {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,10 +51,10 @@ fn wait_for(mut outcome: PipeReader) -> ExitCode {
 }
 
 impl Background {
-    /// Lets go of the terminal, and of the process that waits.
+    /// Detaches from the terminal, and from the waiting process.
     pub fn ready(mut self) {
         if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-            // If one of them stays as it is, there may be lines on the terminal.
+            // If one of these fails, lines may appear on the terminal.
             let _ = rustix::stdio::dup2_stdin(&null);
             let _ = rustix::stdio::dup2_stdout(&null);
             let _ = rustix::stdio::dup2_stderr(&null);

@@ -1,7 +1,7 @@
-//! `tierce bucket`: what a log in a bucket holds, whether it is intact, and servers from its past.
+//! `tierce bucket`: shows and verifies a log in a bucket, and creates servers from its past.
 //!
-//! None of it claims the log: all may run beside the server that owns it. Results go to standard output, progress and
-//! errors to standard error.
+//! None of the commands claims the log: all may run while a server owns it. Results go to standard output, progress
+//! and errors to standard error.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,10 @@ use tierce_bucket::{
     Env, Error, Group, History, Location, Moment, Retention, Runtime, Store, System, branch, list,
     verify,
 };
-use tierce_config::{Invocation, Settings};
 use tierce_engine::utc::Utc;
 use tierce_progress::{Display, Progress, Unit};
 
-use crate::upkeep::{count, print};
+use crate::upkeep::{count, print, settings};
 
 /// Show, verify, prune, restore, branch or unpin a log in a bucket.
 ///
@@ -118,14 +117,14 @@ struct At {
     at: Option<Moment>,
 }
 
-/// Something is damaged.
+/// Exit code if something is damaged.
 const DAMAGED: u8 = 1;
 
-/// It could not be done.
+/// Exit code if the command could not be executed.
 const IMPOSSIBLE: u8 = 2;
 
 impl BucketArgs {
-    /// Does what is asked for, and tells.
+    /// Executes the command and prints the result.
     pub fn run(&self) -> ExitCode {
         match self.act() {
             Ok(text) => {
@@ -153,7 +152,7 @@ impl BucketArgs {
     }
 }
 
-/// An exit code, and why.
+/// An exit code, and the reason.
 type Failure = (u8, String);
 
 fn impossible(error: impl ToString) -> Failure {
@@ -166,7 +165,7 @@ impl At {
     }
 }
 
-/// A log that is there, and what requests to it run on.
+/// An opened log, and the runtime for requests to it.
 struct Opened {
     runtime: Runtime,
     group: Group,
@@ -307,20 +306,7 @@ fn restore(
     ))
 }
 
-/// Those of a server with this directory.
-fn settings(dir: &Path, databases: usize) -> Result<Settings, String> {
-    let args = ["--dir".into(), dir.into(), "--databases".into(), databases.to_string().into()];
-    match tierce_config::parse(args, [], &[]) {
-        Ok(Invocation::Serve(sources)) => {
-            let loaded = sources.load(&mut std::io::empty());
-            loaded.map(|loaded| loaded.settings).map_err(|error| error.to_string())
-        }
-        Ok(_) => Err(format!("{}: not the name of a directory", dir.display())),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// What `--at` says: a number alone is a position.
+/// Parses `--at`: a number alone is a position.
 fn moment(text: &str) -> Result<Moment, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text
@@ -336,7 +322,7 @@ fn time(ms: u64) -> String {
     Utc(i64::try_from(ms).unwrap_or(i64::MAX)).rfc3339()
 }
 
-/// What a log holds, one fact per line.
+/// Describes the contents of a log, one fact per line.
 fn told(group: &Group, history: &History) -> String {
     let end = group.end();
     let mut text = format!("end: object {} at {}\n", end.number, time(end.wall));

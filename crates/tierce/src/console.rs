@@ -1,17 +1,17 @@
-//! How far the load at the start is: a bar, if a terminal is there to show it. Otherwise the log has lines.
+//! Progress of the load at the start: a bar on a terminal. Without a terminal, the log has lines.
 
 use std::io::IsTerminal;
 
 use tierce_progress::{Display, Progress, Unit};
 
-/// What shows it.
+/// Progress bar of the load.
 pub struct Console {
     display: Display,
     progress: Option<Progress>,
 }
 
 impl Console {
-    /// Shows nothing until there is something to load.
+    /// Creates a display that is empty until there is something to load.
     pub fn new() -> Self {
         let display = Display::unless(!std::io::stderr().is_terminal());
         Self { display, progress: None }

@@ -1,4 +1,4 @@
-//! A moment of patience with a data directory that is in use: a server that was told to end takes a moment to leave it.
+//! Waits for a data directory that is in use: a server that is shutting down takes a moment to release it.
 //!
 //! Clients learn of a shutdown by the end of their connection, which comes before the log is closed.
 
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use tierce_engine::durability::log_dir;
 use tierce_storage::{Error, lock_store};
 
-/// For how long at most. A server that has closed its connections has only its log left to sync and to close.
+/// Maximum wait. A server that has closed its connections only has to sync and close its log.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What takes less deserves no message: a server that was just told to end leaves within milliseconds.
+/// Wait without a message: a server that is shutting down usually ends within milliseconds.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
-/// Waits until no process uses the data directory, log or store, and says so; at most for [`PATIENCE`].
+/// Waits until no process uses the data directory, log or store, with a message; at most for [`PATIENCE`].
 ///
-/// It keeps no lock: what comes next reports a directory that is still in use.
+/// It takes no lock: the caller's next step reports a directory that is still in use.
 pub fn await_end_of_use(dir: &Path) {
     await_end_or(dir, "");
 }
 
-/// Waits likewise, and says at once what to do `instead` if that is a server which goes on.
+/// Waits as [`await_end_of_use`] does. The message says what to do `instead` if the server keeps running.
 pub fn await_end_or(dir: &Path, instead: &str) {
     let store = store_of(dir);
     let began = Instant::now();
@@ -40,7 +40,7 @@ pub fn await_end_or(dir: &Path, instead: &str) {
     }
 }
 
-/// The store that a process locks which uses the directory: the log in it, or itself.
+/// Returns the store that a process using the directory locks: the log in it, or the directory itself.
 fn store_of(dir: &Path) -> PathBuf {
     log_dir(dir).ok().filter(|log| log.is_dir()).unwrap_or_else(|| dir.to_owned())
 }

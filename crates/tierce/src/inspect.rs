@@ -1,7 +1,7 @@
 //! `tierce inspect`: the big and the hot keys of a live server.
 //!
-//! Big keys are found by SCAN, while the server goes on serving; hot keys by HOTKEYS, which runs for a few seconds.
-//! Memory is bounded by the keys that are shown. It works with redis-server as well; HOTKEYS came with Redis 8.6.
+//! Big keys are found by SCAN, while the server keeps serving; hot keys by HOTKEYS, which runs for a few seconds.
+//! Memory is bounded by the number of keys shown. It works with redis-server as well; HOTKEYS came with Redis 8.6.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use tierce_progress::{Display, Progress, Unit};
 
 use crate::upkeep::{count, print};
 
-/// Keys for which SCAN is asked at a time; each costs a round trip with three commands a key.
+/// Number of keys per SCAN; each page costs a round trip with three commands per key.
 const SCAN_COUNT: &str = "500";
 
 /// Show the big and the hot keys of a running server.
@@ -69,11 +69,11 @@ pub struct InspectArgs {
     help: Option<bool>,
 }
 
-/// Why nothing more can be shown.
+/// Reason why the inspection stopped.
 #[derive(Debug)]
 enum Failure {
     Client(Error),
-    /// A reply that the command does not have.
+    /// An unexpected reply to this command.
     Unexpected(&'static str),
     /// Another HOTKEYS session is active.
     IsActive,
@@ -98,7 +98,7 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
-    /// What a user can do about it, as the end of a message.
+    /// Returns the remedy, as the end of a message.
     fn next_step(&self) -> &'static str {
         let Self::Client(error) = self else { return "" };
         match error {
@@ -117,7 +117,7 @@ impl Failure {
 }
 
 impl InspectArgs {
-    /// Inspects and tells.
+    /// Inspects the server and prints the result.
     pub fn run(&self) -> ExitCode {
         match self.inspect() {
             Ok(()) => ExitCode::SUCCESS,
@@ -139,7 +139,7 @@ impl InspectArgs {
         let password = self.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok());
         let user = self.user.clone().filter(|_| password.is_some());
         let login = Login { user, password, database: self.dbnum };
-        // A server under load may take its time.
+        // A loaded server may be slow.
         let config = Config { timeout: Some(Duration::from_secs(60)), ..Config::default() };
         let mut client = SyncClient::new(address, config, &login);
         client.connect()?;
@@ -191,7 +191,7 @@ impl InspectArgs {
             shown.update(begun.elapsed().as_millis() as u64, all.as_millis() as u64);
         }
         drop(shown);
-        // It may have ended by itself.
+        // The session may have ended by itself.
         client.command(&["HOTKEYS", "STOP"])?;
         let reply = client.command(&["HOTKEYS", "GET"])?;
         client.command(&["HOTKEYS", "RESET"])?;
@@ -199,7 +199,7 @@ impl InspectArgs {
     }
 }
 
-/// The cursor and the keys of a reply to SCAN.
+/// Returns the cursor and the keys of a reply to SCAN.
 fn page_of(reply: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     let Value::Array(parts) = reply else { return None };
     let [Value::Bulk(cursor), Value::Array(keys)] = <[Value; 2]>::try_from(parts).ok()? else {
@@ -212,7 +212,7 @@ fn page_of(reply: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     Some((cursor, keys.collect::<Option<_>>()?))
 }
 
-/// Asks for type, memory and length of some keys.
+/// Requests type, memory and length of some keys.
 fn look_at(client: &mut SyncClient, keys: &[Vec<u8>], big: &mut Big) -> Result<(), Failure> {
     if keys.is_empty() {
         return Ok(());
@@ -225,7 +225,7 @@ fn look_at(client: &mut SyncClient, keys: &[Vec<u8>], big: &mut Big) -> Result<(
     let replies = client.pipeline(&pipeline)?;
     let mut found = Vec::new();
     for (key, pair) in keys.iter().zip(replies.chunks(2)) {
-        // A key that has gone meanwhile has no memory.
+        // A key that was deleted meanwhile has no memory.
         if let [Value::Simple(kind), Value::Int(bytes)] = pair {
             let kind = String::from_utf8_lossy(kind).into_owned();
             found.push((key, kind, (*bytes).max(0) as u64));
@@ -243,7 +243,7 @@ fn look_at(client: &mut SyncClient, keys: &[Vec<u8>], big: &mut Big) -> Result<(
     Ok(())
 }
 
-/// The command that tells how long a value is. Of a type that is unknown here, EXISTS says 1.
+/// Returns the command for the length of a value. For an unknown type it is EXISTS, which replies 1.
 fn length_command(kind: &str) -> &'static str {
     match kind {
         "string" => "STRLEN",
@@ -256,25 +256,27 @@ fn length_command(kind: &str) -> &'static str {
     }
 }
 
-fn unit_of(kind: &str) -> &'static str {
-    match kind {
-        "string" => "bytes",
-        "list" => "elements",
-        "set" | "zset" => "members",
-        "hash" => "fields",
-        "stream" => "entries",
-        _ => "values",
-    }
+/// Returns the unit of this length of a value.
+fn unit_of(kind: &str, length: u64) -> &'static str {
+    let (one, many) = match kind {
+        "string" => ("byte", "bytes"),
+        "list" => ("element", "elements"),
+        "set" | "zset" => ("member", "members"),
+        "hash" => ("field", "fields"),
+        "stream" => ("entry", "entries"),
+        _ => ("value", "values"),
+    };
+    if length == 1 { one } else { many }
 }
 
-/// What a scan has found.
+/// Result of a scan.
 struct Big {
     count: usize,
     keys: u64,
     types: BTreeMap<String, OfType>,
 }
 
-/// What it has found of one type.
+/// Result for one type.
 #[derive(Default)]
 struct OfType {
     keys: u64,
@@ -303,27 +305,29 @@ impl Big {
         let mut text = count(self.keys, "key") + "\n";
         for (kind, of_type) in &self.types {
             let OfType { keys, bytes, length, by_bytes, by_length } = of_type;
-            let unit = unit_of(kind);
+            let unit = |length| unit_of(kind, length);
             let _ = writeln!(
                 text,
-                "\n{kind}: {}, {bytes} bytes of memory ({} on average), {length} {unit}",
+                "\n{kind}: {}, {bytes} bytes of memory ({} on average), {length} {}",
                 count(*keys, "key"),
-                bytes / (*keys).max(1)
+                bytes / (*keys).max(1),
+                unit(*length)
             );
-            for (what, list) in [("bytes of memory", by_bytes), (unit, by_length)] {
-                for (figure, key) in list {
-                    let _ = writeln!(text, "  {figure:>12} {what:<15} {}", shown(key));
-                }
+            for (figure, key) in by_bytes {
+                let _ = writeln!(text, "  {figure:>12} bytes of memory {}", shown(key));
+            }
+            for (figure, key) in by_length {
+                let _ = writeln!(text, "  {figure:>12} {:<15} {}", unit(*figure), shown(key));
             }
         }
         text
     }
 }
 
-/// A key is cut to this many characters, so that a line of a list stays a line.
+/// Maximum number of characters shown of a key, so that a line of a list stays a line.
 const KEY_CHARS_MAX: usize = 80;
 
-/// A key for people: escaped, and cut in the middle if it is long, since keys differ at their ends.
+/// Formats a key for people: escaped, and shortened in the middle if it is long, since keys differ at their ends.
 fn shown(key: &[u8]) -> String {
     let escaped = key.escape_ascii().to_string();
     if escaped.len() <= KEY_CHARS_MAX {
@@ -340,17 +344,17 @@ fn keep(list: &mut Vec<(u64, Vec<u8>)>, count: usize, figure: u64, key: &[u8]) {
     if is_small || list.iter().any(|(_, present)| present == key) {
         return;
     }
-    let place = list.partition_point(|(present, _)| *present >= figure);
-    list.insert(place, (figure, key.to_vec()));
+    let position = list.partition_point(|(present, _)| *present >= figure);
+    list.insert(position, (figure, key.to_vec()));
     list.truncate(count);
 }
 
-/// Milliseconds as seconds, to a tenth at most.
+/// Converts milliseconds to seconds, rounded to a tenth.
 fn seconds(ms: i64) -> f64 {
     (ms as f64 / 100.0).round() / 10.0
 }
 
-/// The reply to HOTKEYS GET for people: an array with a map, or with names and values in turn.
+/// Formats the reply to HOTKEYS GET: an array with a map, or with alternating names and values.
 fn hot_report(reply: &Value) -> Option<String> {
     let fields = match reply {
         Value::Array(nodes) => nodes.first()?,

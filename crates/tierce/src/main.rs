@@ -30,7 +30,7 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     allocator::configure();
-    // What the program writes holds its users' data: files are for their owner alone, 0600, and directories 0700.
+    // The program writes its users' data: files get the mode 0600, directories 0700.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     match run() {
         Ok(code) => code,
@@ -95,12 +95,12 @@ fn serve(sources: &Sources) -> Result<ExitCode, Box<dyn Error>> {
     let ready = || background.map_or((), Background::ready);
     Ok(match tierce_server::run(loaded, &mut console::Console::new(), ready)? {
         Ended::AsTold => ExitCode::SUCCESS,
-        // Then a supervisor starts it again.
+        // A failure makes a supervisor restart the server.
         Ended::Succeeded => ExitCode::FAILURE,
     })
 }
 
-/// Reads the configuration and tells the user what is odd about it.
+/// Reads the configuration and prints its warnings.
 fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let loaded = sources.load(&mut io::stdin())?;
     for note in &loaded.notes {
@@ -113,7 +113,7 @@ fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     Ok(loaded)
 }
 
-/// Prints to standard output; a reader that has gone away (`tierce --help | head`) is no error.
+/// Prints to standard output. A closed reader (`tierce --help | head`) is not an error.
 fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }

@@ -1,8 +1,8 @@
-//! Passwords that came on the command line, which every user of the machine can read.
+//! Hides passwords on the command line, which every user of the machine can read.
 //!
 //! No safe code can overwrite the arguments of a running process. So the program replaces itself by another copy, with
-//! the same process id, that has the passwords in its environment: that is for its own user and root only. They can be
-//! seen until then, as those of redis-server can until it has overwritten them; a configuration file does not show
+//! the same process id, that has the passwords in its environment, which only its own user and root can read. They are
+//! visible until then, as those of redis-server are until it has overwritten them; a configuration file does not show
 //! them.
 
 use std::ffi::OsString;
@@ -12,8 +12,8 @@ use std::process::Command;
 
 use tierce_config::Sources;
 
-/// Starts the program anew without passwords among its arguments, if there are any. It returns only if there are none,
-/// or if that fails.
+/// Restarts the program without passwords among its arguments, if there are any. Returns only if there are none, or on
+/// failure.
 pub fn hide(sources: &Sources) {
     let Some(public) = sources.without_secrets() else { return };
     let name = std::env::args_os().next().unwrap_or_else(|| OsString::from("tierce"));

@@ -1,4 +1,4 @@
-//! `tierce import` and `tierce export`: from Redis or JSON and back, while no server runs on the data.
+//! `tierce import` and `tierce export`: data from and to Redis or JSON, while no server runs on the data.
 //!
 //! The summary goes to standard output, progress and errors to standard error.
 
@@ -87,11 +87,11 @@ enum Format {
     Jsonl,
 }
 
-/// Nothing was done.
+/// Exit code if nothing was done.
 const IMPOSSIBLE: u8 = 2;
 
 impl ImportArgs {
-    /// Imports and tells.
+    /// Imports the data and prints the result.
     pub fn run(&self) -> ExitCode {
         let mode = match (self.merge, self.replace) {
             (true, _) => ImportMode::Merge,
@@ -121,12 +121,12 @@ impl ImportArgs {
     }
 }
 
-/// A server that runs need not be stopped.
+/// Remedy that avoids stopping a running server.
 const INSTEAD: &str =
     "of a running server, BACKUP FILE or redis-cli --rdb FILE saves all data for Redis; ";
 
 impl ExportArgs {
-    /// Exports and tells.
+    /// Exports the data and prints the result.
     pub fn run(&self) -> ExitCode {
         let options = ExportOptions {
             dir: self.dir.clone(),
@@ -158,7 +158,7 @@ fn impossible(tool: &str, error: &TransferError) -> ExitCode {
     IMPOSSIBLE.into()
 }
 
-/// What was imported, one fact per line.
+/// Describes an import, one fact per line.
 fn told_of_import(imported: &Imported, dir: &Path) -> String {
     let read = match (imported.keys_read, imported.commands) {
         (keys, 0) => count(keys, "key"),
@@ -196,7 +196,7 @@ fn passed_over(text: &mut String, counts: &BTreeMap<impl std::fmt::Display, u64>
     let _ = writeln!(text, "passed over, {what}: {}", list.join(", "));
 }
 
-/// Progress of one stage after the other.
+/// Progress of consecutive stages.
 struct Stages {
     quiet: bool,
     stage: Option<(Stage, tierce_progress::Progress)>,

@@ -1,7 +1,7 @@
-//! `tierce check` and `tierce repair`: what can be done to a closed store.
+//! `tierce check` and `tierce repair`: work on a closed store.
 //!
-//! Findings go to standard output, progress and errors to standard error: a bar on a terminal, a
-//! line now and then elsewhere. The exit code says how it went; see [`Verdict`].
+//! Findings go to standard output, progress and errors to standard error: a bar on a terminal, an
+//! occasional line elsewhere. The exit code is the result; see [`Outcome`].
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use tierce_config::{Invocation, Settings};
+use tierce_engine::durability::{leave_stream, log_dir};
 use tierce_engine::inspection::{self, Contents, Start};
 use tierce_engine::next_step;
 use tierce_progress::{Display, Progress, Unit};
@@ -21,9 +23,9 @@ use crate::in_use::await_end_of_use;
 ///
 /// Of a server's data directory, everything is verified: the log, the values that were moved to disk
 /// (`maxmemory-policy spill`), the snapshot. Then a start is tried, which changes nothing and needs memory
-/// as the server does; the last line says whether a server starts on it, and what it loses. The directory
-/// of the log that counts may be named instead. Of any other store, and of a directory `cold` alone, the
-/// records are verified.
+/// as the server does; the last line says whether a server starts on it, and what it loses. Next to a log
+/// without records, it reads the data of Redis that a start imports. The directory of the log that counts
+/// may be named instead. Of any other store, and of a directory `cold` alone, the records are verified.
 ///
 /// Reads the manifest, all segments and all hint files, and names the file and the offset of
 /// whatever is damaged. Nothing is changed. A torn tail is no damage: it is what a kill or a power
@@ -49,14 +51,14 @@ pub struct CheckArgs {
 ///
 /// Every record that checks out is copied; the damaged store is not touched and must not be open.
 /// Where a record is lost, an older one of its key may come back if it had not been compacted away.
-/// Says what was passed over.
+/// Says what was passed over. Of a server's data directory, the log is repaired; INTO then replaces that log.
 ///
 /// Exit code 0: everything was saved. 1: the new store is good and something was passed over. 2: there
 /// is no new store, because a store is in use, there is nothing to save or a store in INTO already,
 /// or files cannot be read or written.
 #[derive(Args, Debug)]
 pub struct RepairArgs {
-    /// The damaged store's directory
+    /// The damaged store's directory, or the data directory with the log
     dir: PathBuf,
     /// Directory of the new store, made if there is none
     into: PathBuf,
@@ -65,39 +67,43 @@ pub struct RepairArgs {
     quiet: bool,
 }
 
-/// How it went, as an exit code.
+/// Result, as an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
-    /// Sound, or saved completely.
+enum Outcome {
+    /// Intact, or saved completely.
     Sound = 0,
-    /// Something is damaged or was passed over.
+    /// Something is damaged or was skipped.
     Damaged = 1,
-    /// It could not be done.
+    /// The work was not possible.
     Impossible = 2,
 }
 
-impl From<Verdict> for ExitCode {
-    fn from(verdict: Verdict) -> Self {
-        Self::from(verdict as u8)
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(outcome as u8)
     }
 }
 
 impl CheckArgs {
-    /// Checks and tells.
+    /// Checks the directory and prints the result.
     pub fn run(&self) -> ExitCode {
         if self.dir.exists() && !self.dir.is_dir() {
-            // Nothing is opened: a pipe without a writer would never end.
+            // Do not open it: opening a pipe without a writer would never return.
             eprintln!(
                 "tierce check: {} is no directory; name that of the data",
                 self.dir.display()
             );
-            return Verdict::Impossible.into();
+            return Outcome::Impossible.into();
         }
         await_end_of_use(&self.dir);
         if self.dir.file_name().is_some_and(|name| name == SPILLED) && self.dir.is_dir() {
-            return self.check_spilled(&self.dir).into();
+            let outcome = self.check_spilled(&self.dir);
+            if outcome != Outcome::Impossible {
+                print("missing files are found only by a check of the data directory\n");
+            }
+            return outcome.into();
         }
-        let verdict = match self.data_dir() {
+        let outcome = match self.data_dir() {
             Ok(Some((dir, contents))) => self.check_data(&dir, &contents),
             Ok(None) => self.check_store(&self.dir),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -105,17 +111,17 @@ impl CheckArgs {
                 eprintln!(
                     "tierce check: cannot read {dir}: permission denied; run as its owner, or with sudo"
                 );
-                Verdict::Impossible
+                Outcome::Impossible
             }
             Err(error) => {
                 print(&format!("{error}\na start is refused\n"));
-                Verdict::Damaged
+                Outcome::Damaged
             }
         };
-        verdict.into()
+        outcome.into()
     }
 
-    /// The data directory that was named, or whose log was.
+    /// Returns the data directory that was named, or whose log was.
     fn data_dir(&self) -> std::io::Result<Option<(PathBuf, Contents)>> {
         if !self.dir.is_dir() {
             return Ok(None);
@@ -130,75 +136,90 @@ impl CheckArgs {
         };
         let is_log =
             |contents: &Contents| contents.log.canonicalize().ok() == self.dir.canonicalize().ok();
-        // What cannot be read up there is of no interest to a store on its own.
+        // An unreadable parent directory does not matter to a store on its own.
         let contents = inspection::contents(&parent).ok().flatten();
         Ok(contents.filter(is_log).map(|contents| (parent, contents)))
     }
 
-    /// Checks all that is in a data directory, and whether a server starts there.
-    fn check_data(&self, dir: &Path, contents: &Contents) -> Verdict {
-        let mut verdict = Verdict::Sound;
+    /// Checks everything in a data directory, and that a server can start there.
+    fn check_data(&self, dir: &Path, contents: &Contents) -> Outcome {
+        let mut outcome = Outcome::Sound;
         for other in &contents.others {
             print(&format!("{}: no part of the log that counts\n", other.display()));
         }
         if contents.log.join(MANIFEST).exists() {
-            verdict = verdict.max(self.check_store(&contents.log));
+            outcome = outcome.max(self.check_store(&contents.log));
         }
         if let Some(cold) = &contents.cold {
-            verdict = verdict.max(self.check_spilled(cold));
+            outcome = outcome.max(self.check_spilled(cold));
         }
         if let Some(snapshot) = &contents.snapshot {
-            verdict = verdict.max(self.check_snapshot(snapshot));
+            outcome = outcome.max(self.check_snapshot(snapshot));
         }
-        if verdict == Verdict::Impossible {
-            return verdict;
+        if outcome == Outcome::Impossible {
+            return outcome;
         }
-        match inspection::start(dir, self.databases.get()) {
+        match self.start(dir) {
             Ok(Start::Succeeds { keys }) => {
                 let keys = count(keys, "key");
-                let but = match verdict {
-                    Verdict::Sound => "",
+                let but = match outcome {
+                    Outcome::Sound => "",
                     _ => "; keys whose values are damaged answer errors, if there are any",
                 };
                 print(&format!("a start succeeds: {keys}{but}\n"));
-                verdict
+                outcome
             }
-            Ok(Start::Loses { refusal, keys }) => {
+            Ok(Start::Loses { refusal, flaws, keys }) => {
+                flaws.iter().for_each(|flaw| print(&format!("values lost: {flaw}\n")));
                 print(&format!(
                     "{refusal}\na start is refused; with `spill-lost-values accept` it succeeds: {}, of \
                      which those above have lost their values\n",
                     count(keys, "key")
                 ));
-                Verdict::Damaged
+                Outcome::Damaged
             }
             Ok(Start::Fails { refusal }) => {
                 print(&format!("{refusal}\na start is refused\n"));
-                Verdict::Damaged
+                Outcome::Damaged
             }
             Err(error) => {
                 eprintln!("tierce check: {error}");
-                Verdict::Impossible
+                Outcome::Impossible
             }
         }
     }
 
-    fn check_snapshot(&self, path: &Path) -> Verdict {
+    /// Tries a start. If the log never had a record, a start first imports the data of Redis.
+    fn start(&self, dir: &Path) -> Result<Start, String> {
+        let databases = self.databases.get();
+        let settings = settings(dir, databases)?;
+        let found = tierce_transfer::find_data_of_redis(&settings);
+        let Some(found) = found.filter(|_| !inspection::was_ever_written(dir)) else {
+            return inspection::start(dir, databases);
+        };
+        Ok(match tierce_transfer::try_first_import(&found, &settings) {
+            Ok(keys) => Start::Succeeds { keys },
+            Err(error) => Start::Fails { refusal: error.to_string() },
+        })
+    }
+
+    fn check_snapshot(&self, path: &Path) -> Outcome {
         match inspection::snapshot(path, self.databases.get()) {
             Ok(keys) => {
                 print(&format!("{}: a sound snapshot of {}\n", path.display(), count(keys, "key")));
-                Verdict::Sound
+                Outcome::Sound
             }
             Err(error) => {
                 print(&format!(
                     "damage: {error}\n`appendonly no` does not start with this snapshot\n"
                 ));
-                Verdict::Damaged
+                Outcome::Damaged
             }
         }
     }
 
-    /// Checks a store, and tells.
-    fn check_store(&self, dir: &Path) -> Verdict {
+    /// Checks a store and prints the result.
+    fn check_store(&self, dir: &Path) -> Outcome {
         let mut shown = Progress::new("check", Unit::Bytes, Display::unless(self.quiet));
         let result =
             tierce_cask::check(dir, |progress| shown.update(progress.done, progress.total));
@@ -206,14 +227,14 @@ impl CheckArgs {
         match result {
             Ok(report) => {
                 print(&checked(&report));
-                if report.problems.is_empty() { Verdict::Sound } else { Verdict::Damaged }
+                if report.problems.is_empty() { Outcome::Sound } else { Outcome::Damaged }
             }
             Err(error) => impossible("check", &error),
         }
     }
 
-    /// Checks the files of spilled values, and tells.
-    fn check_spilled(&self, dir: &Path) -> Verdict {
+    /// Checks the files of spilled values and prints the result.
+    fn check_spilled(&self, dir: &Path) -> Outcome {
         let mut shown =
             Progress::new("check spilled values", Unit::Bytes, Display::unless(self.quiet));
         let result = tierce_storage::check_cold(dir, |progress| {
@@ -223,58 +244,82 @@ impl CheckArgs {
         match result {
             Ok(report) => {
                 print(&checked_spilled(&report));
-                if report.problems.is_empty() { Verdict::Sound } else { Verdict::Damaged }
+                if report.problems.is_empty() { Outcome::Sound } else { Outcome::Damaged }
             }
             Err(error) => impossible("check", &error),
         }
     }
 }
 
-/// The directory of spilled values in a data directory.
+/// Directory of spilled values in a data directory.
 const SPILLED: &str = "cold";
 
-/// The file that makes a directory a store.
+/// File that makes a directory a store.
 const MANIFEST: &str = "MANIFEST";
 
 impl RepairArgs {
-    /// Repairs and tells.
+    /// Repairs the store and prints the result.
     pub fn run(&self) -> ExitCode {
         await_end_of_use(&self.dir);
         let mut shown = Progress::new("repair", Unit::Bytes, Display::unless(self.quiet));
-        let result = tierce_storage::repair(&self.dir, &self.into, |progress| {
-            shown.update(progress.done, progress.total);
+        let result = self.store().and_then(|store| {
+            let report = tierce_storage::repair(&store, &self.into, |progress| {
+                shown.update(progress.done, progress.total);
+            })?;
+            Ok((store, report))
         });
         drop(shown);
-        let verdict = match result {
-            Ok(report) => {
+        let outcome = match result {
+            Ok((store, report)) => {
                 print(&repaired(&report));
+                if store != self.dir {
+                    let (store, into) = (store.display(), self.into.display());
+                    print(&format!("to use it, move {store} away and {into} into its place\n"));
+                }
                 match is_complete(&report) {
-                    true => Verdict::Sound,
+                    true => Outcome::Sound,
                     false => self.leave_stream(),
                 }
             }
             Err(error) => impossible("repair", &error),
         };
-        verdict.into()
+        outcome.into()
     }
 }
 
 impl RepairArgs {
-    /// What is left is no copy of a primary's data any more, if it is the log of a replica.
-    fn leave_stream(&self) -> Verdict {
-        match tierce_engine::durability::leave_stream(&self.into) {
-            Ok(()) => Verdict::Damaged,
+    /// Returns the store to repair: the log, if a data directory was named.
+    fn store(&self) -> Result<PathBuf, Error> {
+        let dir = &self.dir;
+        if dir.join(MANIFEST).exists() {
+            return Ok(dir.clone());
+        }
+        let log = log_dir(dir).map_err(|error| Error::io("read", dir, error))?;
+        match self.into.canonicalize().ok() == dir.canonicalize().ok() {
+            _ if !log.is_dir() => Ok(dir.clone()),
+            true => Err(Error::Foreign {
+                path: self.into.clone(),
+                what: "a repair needs a directory of its own",
+            }),
+            false => Ok(log),
+        }
+    }
+
+    /// Notes that the data is no longer a copy of a primary's data, if the log is that of a replica.
+    fn leave_stream(&self) -> Outcome {
+        match leave_stream(&self.into) {
+            Ok(()) => Outcome::Damaged,
             Err(error) => impossible("repair", &error),
         }
     }
 }
 
-fn impossible(tool: &str, error: &Error) -> Verdict {
+fn impossible(tool: &str, error: &Error) -> Outcome {
     eprintln!("tierce {tool}: {error}{}", next_step::of_store(error));
-    Verdict::Impossible
+    Outcome::Impossible
 }
 
-/// What a check found, a line a fact.
+/// Describes the result of a check, one fact per line.
 fn checked(report: &CheckReport) -> String {
     let mut text = format!(
         "{} read: {}, {} bytes\n",
@@ -302,7 +347,7 @@ fn checked(report: &CheckReport) -> String {
     text
 }
 
-/// What a check of spilled values found, a line a fact.
+/// Describes the result of a check of spilled values, one fact per line.
 fn checked_spilled(report: &ColdCheckReport) -> String {
     let mut text = format!(
         "{} of spilled values read: {}, {} bytes\n",
@@ -314,7 +359,7 @@ fn checked_spilled(report: &ColdCheckReport) -> String {
         let _ = writeln!(text, "damage: {problem}");
     }
     if report.problems.is_empty() {
-        text.push_str("the spilled values are sound\n");
+        text.push_str("the spilled values in these files are sound\n");
     } else {
         let problems = count(report.problems.len() as u64, "problem");
         let _ = writeln!(
@@ -325,7 +370,7 @@ fn checked_spilled(report: &ColdCheckReport) -> String {
     text
 }
 
-/// What a repair saved, a line a fact.
+/// Describes the result of a repair, one fact per line.
 fn repaired(report: &RepairReport) -> String {
     let mut text = format!(
         "saved: {} of {}\n",
@@ -352,12 +397,25 @@ fn is_complete(report: &RepairReport) -> bool {
     report.problems.is_empty() && report.bytes_skipped == 0 && report.members_skipped == 0
 }
 
+/// Returns the settings of a server with this directory.
+pub(crate) fn settings(dir: &Path, databases: usize) -> Result<Settings, String> {
+    let args = ["--dir".into(), dir.into(), "--databases".into(), databases.to_string().into()];
+    match tierce_config::parse(args, [], &[]) {
+        Ok(Invocation::Serve(sources)) => {
+            let loaded = sources.load(&mut std::io::empty());
+            loaded.map(|loaded| loaded.settings).map_err(|error| error.to_string())
+        }
+        Ok(_) => Err(format!("{}: not the name of a directory", dir.display())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// Prints to standard output; a reader that has gone away is no error.
+/// Prints to standard output. A closed reader is not an error.
 pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -7,8 +7,8 @@ use tierce_rdb::aof::Manifest;
 
 use super::error::TransferError;
 
-/// The files to read, in order: one, or those of an append-only directory or of its manifest. One without any bytes is
-/// what a copy that failed has left, unless Redis makes such files.
+/// Returns the files to read, in order: a single file, or the files of an append-only directory or of a manifest.
+/// Refuses an empty file, which a failed copy leaves behind, unless Redis itself creates such files.
 pub(super) fn files(source: &Path) -> Result<Vec<PathBuf>, TransferError> {
     let metadata = fs::metadata(source).map_err(TransferError::io("read", source))?;
     let (path, source) = match source.parent() {
@@ -27,7 +27,7 @@ pub(super) fn files(source: &Path) -> Result<Vec<PathBuf>, TransferError> {
     let manifest =
         Manifest::parse(&text).map_err(|error| TransferError::Manifest { path, source: error })?;
     let files: Vec<_> = manifest.files().map(|file| source.join(&file.name)).collect();
-    // A base of commands has no bytes if there were no keys, as has an increment to which nothing was written.
+    // A base of commands is empty if there were no keys, and an increment if nothing was written to it.
     let is_snapshot =
         |file: &&PathBuf| file.extension().is_some_and(|extension| extension == "rdb");
     let is_empty = |file: &&PathBuf| fs::metadata(file).is_ok_and(|metadata| metadata.len() == 0);

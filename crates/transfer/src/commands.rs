@@ -1,8 +1,8 @@
-//! Executes commands of an append-only file, by the server's own table.
+//! Executes the commands of an append-only file, with the server's own command table.
 //!
-//! The clock is stopped before every deadline: the file's commands ran while their keys still existed,
-//! and Redis writes a DEL when a key has expired. Only times that count from now, which Redis rewrites
-//! before they get into a file, are added to the present.
+//! The clock is stopped before every deadline, because the commands ran while their keys still existed, and Redis
+//! writes a DEL when a key has expired. Only relative times are added to the present time. Redis makes them
+//! absolute before it writes them to a file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::pipeline;
 
-/// Why a command was not executed.
+/// Reason why a command was not executed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The table has no such command, or it has no place in a file of changes.
+    /// The table has no such command, or it does not belong in a file of changes.
     Unknown,
-    /// This was the reply.
+    /// The command failed with this reply.
     Failed(String),
 }
 
-/// A kernel of its own, and who executes commands with it.
+/// A kernel of its own, and the caller that executes commands with it.
 pub(crate) struct Executor {
     kernel: Kernel,
     caller: Caller,
@@ -53,13 +53,13 @@ impl Executor {
         Ok(Self { kernel, caller, output: Output::new() })
     }
 
-    /// Commands of the next file begin in the first database.
+    /// Selects the first database, in which the commands of each file begin.
     pub(super) fn begin_file(&mut self) {
         self.caller.select(tierce_keyspace::DbIndex::ZERO);
     }
 
-    /// Says which of these libraries, named with their sources, cannot be there together because of a function that both
-    /// have. Those of `former` got along with each other.
+    /// Returns a message about two of these libraries that cannot coexist because both have a function of the same
+    /// name. `code` maps names to sources. The libraries of `former` have no such conflict among each other.
     pub(super) fn collision(&self, former: &CodeSet, code: &CodeSet) -> Option<String> {
         let is_former = |name: &[u8], source: &Arc<[u8]>| {
             former.get(CodeKind::Library, name).is_some_and(|it| Arc::ptr_eq(it, source))
@@ -73,7 +73,7 @@ impl Executor {
             if !is_new && owners.is_empty() {
                 break;
             }
-            // One that cannot be loaded has no functions. The next start logs that.
+            // A library that fails to load has no functions. The next start logs the failure.
             let libraries = &self.kernel.scripts.libraries;
             let loaded = libraries.load(&self.kernel, name, Arc::clone(source), Code::Accepted);
             for known in loaded.iter().flat_map(|library| &library.functions) {
@@ -137,7 +137,7 @@ mod tests {
     fn writes_are_executed_and_nothing_else() {
         let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
         let mut executor = Executor::new(Arc::clone(&keyspace)).unwrap();
-        // A deadline of the past, while what follows was done before it.
+        // The deadline is past, but the following commands were executed before it.
         for line in ["SET k 5 PXAT 1000", "INCR k", "PERSIST k", "SELECT 3", "SETEX t 100 v"] {
             assert_eq!(execute(&mut executor, line), Ok(()), "{line}");
         }

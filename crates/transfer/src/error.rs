@@ -1,4 +1,4 @@
-//! Why data could not be imported or exported.
+//! Reasons why data could not be imported or exported.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use crate::durability::RecoveryError;
 use crate::persistence::SaveError;
 use tierce_engine::next_step;
 
-/// Why nothing was imported or exported.
+/// Reason why nothing was imported or exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// The log of the data directory: in use by a server, or damaged.
+    /// The log of the data directory is in use by a server, or damaged.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// The log of the data directory cannot be written.
@@ -28,7 +28,7 @@ pub enum TransferError {
     HasData {
         /// The data directory.
         dir: PathBuf,
-        /// How many keys it has.
+        /// Number of its keys.
         keys: u64,
     },
     /// There is no log to export.
@@ -47,12 +47,12 @@ pub enum TransferError {
         /// The directory.
         dir: PathBuf,
     },
-    /// A manifest that says nothing sensible.
+    /// A manifest that cannot be parsed.
     #[error("{}: {source}", path.display())]
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault in it.
         source: tierce_rdb::aof::ManifestError,
     },
     /// A file without any bytes.
@@ -61,12 +61,12 @@ pub enum TransferError {
         /// The file.
         file: PathBuf,
     },
-    /// A file of Redis is damaged or cut short.
+    /// A file of Redis is damaged or truncated.
     #[error("{}: {source}; take a whole copy of the file, or mend it (redis-check-rdb, redis-check-aof --fix)", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The fault and its offset.
         source: tierce_rdb::Error,
     },
     /// A file ends in the middle of a command, and that is not accepted.
@@ -78,7 +78,7 @@ pub enum TransferError {
     CutOff {
         /// The file.
         path: PathBuf,
-        /// Where the last whole one ends.
+        /// Offset behind the last complete command.
         offset: u64,
     },
     /// A command that this server does not know.
@@ -89,7 +89,7 @@ pub enum TransferError {
     UnknownCommand {
         /// The file.
         path: PathBuf,
-        /// Where the command ends.
+        /// Offset at which the command begins.
         offset: u64,
         /// Its name.
         name: String,
@@ -102,21 +102,21 @@ pub enum TransferError {
     FailedCommand {
         /// The file.
         path: PathBuf,
-        /// Where the command begins.
+        /// Offset at which the command begins.
         offset: u64,
         /// Its name.
         name: String,
-        /// What the server replied.
+        /// Reply of the server.
         reason: String,
     },
-    /// A line of JSON that is wrong.
+    /// An invalid line of JSON.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// The fault in it.
         reason: String,
     },
     /// The value of a key is damaged.
@@ -126,19 +126,19 @@ pub enum TransferError {
         path: PathBuf,
         /// The key, escaped.
         key: String,
-        /// How far the file was read.
+        /// Offset up to which the file was read.
         offset: u64,
-        /// What is wrong.
+        /// The fault in it.
         flaw: String,
     },
-    /// Something that this server cannot hold.
+    /// Data that this server cannot store.
     #[error("{}, near offset {offset}: {what}", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// About where.
+        /// Approximate offset.
         offset: u64,
-        /// What it is.
+        /// Description of the data.
         what: String,
     },
     /// Libraries of the source and of the data directory have a function of the same name.
@@ -149,29 +149,29 @@ pub enum TransferError {
     Functions {
         /// The file or directory.
         path: PathBuf,
-        /// Which libraries, and which function.
+        /// Names of the libraries and of the function.
         what: String,
     },
-    /// What was to be written exists.
+    /// The target exists already.
     #[error("{} exists already, and nothing is overwritten; choose another name", path.display())]
     Exists {
         /// The file or directory.
         path: PathBuf,
     },
-    /// The target is among the files of the server, which may load it.
+    /// The target is among the server's own files, and a server may load it.
     #[error("{} is in the data directory, of which a server may load it; choose a name outside of it", path.display())]
     InDataDir {
         /// The file or directory.
         path: PathBuf,
     },
-    /// The file system refuses something.
+    /// A system call failed.
     #[error("could not {action} {}: {source}{}", path.display(), next_step::of_system(source))]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }

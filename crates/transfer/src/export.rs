@@ -15,56 +15,56 @@ use super::store::{Store, has_log};
 use crate::durability;
 use crate::persistence::{Encoder, Install, NewFile, OwnFiles, SaveError, Syncing, values};
 
-/// The name of an append-only file, as Redis' directive `appendfilename` has it by default.
+/// Name of an append-only file; the default of Redis' directive `appendfilename`.
 const AOF_NAME: &str = "appendonly.aof";
 
-/// Lines go to the file in writes of this many bytes.
+/// Size of one write of lines to the file.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// What is written.
+/// Format of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExportFormat {
     /// An RDB file.
     Rdb,
-    /// An append-only directory: a snapshot and an empty file for what follows.
+    /// An append-only directory: a snapshot and an empty file for later commands.
     Aof,
     /// A file of lines of JSON.
     Jsonl,
 }
 
-/// What to export, and where to.
+/// Source and target of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The data directory.
     pub dir: PathBuf,
     /// The file or directory to make.
     pub target: PathBuf,
-    /// What that is.
+    /// Format of the target.
     pub format: ExportFormat,
     /// The server's directive `databases`.
     pub databases: usize,
 }
 
-/// What was exported.
+/// Result of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Exported {
-    /// Keys in it.
+    /// Number of exported keys.
     pub keys: u64,
     /// Bytes of the snapshot or of the lines.
     pub bytes: u64,
 }
 
-/// Exports all keys whose time has not come.
+/// Exports all keys that have not expired.
 ///
 /// # Errors
-/// When a server uses the directory, there are no data in it, or the target exists.
+/// Fails if a server uses the directory, if it has no data, or if the target exists.
 pub fn export(
     options: &ExportOptions,
     mut progress: impl FnMut(Progress),
 ) -> Result<Exported, TransferError> {
     let ExportOptions { dir, target, format, databases } = options;
-    // Without the slash that the completion of a shell leaves behind it.
+    // Remove the trailing slash that the completion of a shell adds.
     let target = &target.components().collect::<PathBuf>();
     let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
     if !has_log(&log_dir) {
@@ -144,7 +144,7 @@ fn write_snapshot(
     Ok(Exported { keys, bytes })
 }
 
-/// Under another name first: a directory with the true name is complete.
+/// Writes a directory under a temporary name first: a directory with the final name is complete.
 fn write_directory(
     store: &Store,
     target: &Path,
@@ -155,7 +155,7 @@ fn write_directory(
     let unfinished = PathBuf::from(unfinished);
     fs::create_dir_all(&unfinished).map_err(TransferError::io("create", &unfinished))?;
     let written = fill_directory(store, &unfinished, progress).and_then(|exported| {
-        // Fails if there is a directory now that is not empty.
+        // Fails if the target is by now a directory that is not empty.
         fs::rename(&unfinished, target)
             .map_err(TransferError::io("rename a directory to", target))?;
         Ok(exported)

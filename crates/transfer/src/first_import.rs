@@ -1,11 +1,11 @@
-//! Imports Redis' files at the start, if the log was never written to.
+//! Imports Redis' files at the start of a server whose log was never written to.
 //!
-//! It imports what Redis would load: with `appendonly yes` the append-only files, else the snapshot. It
-//! also imports a snapshot beside which Redis would start empty. The files are not changed. They are
-//! ignored once there is anything in the log, even if everything was deleted since.
+//! It imports the files that Redis would load: with `appendonly yes` the append-only files, otherwise the snapshot.
+//! It also imports a snapshot in a case in which Redis would start empty. The files do not change. They are ignored
+//! once the log has any record, even if everything was deleted since.
 //!
-//! This is `tierce import` before the log is opened, so it is complete or did not happen: after a
-//! failure, the next start tries again.
+//! This is `tierce import` before the log is opened, so it is all or nothing: after a failure, the next start tries
+//! again.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,32 +14,53 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::error::TransferError;
-use super::import::{ImportMode, ImportOptions, Imported, import};
+use super::import::{ImportMode, ImportOptions, Imported, import, try_import};
 use super::progress::{Progress, Stage};
 use crate::config::{DirectiveId, Settings};
+use crate::durability::RecoveryError;
 use crate::log::Log;
 use crate::persistence::{Unfit, snapshot_path};
 
-/// A line about the progress appears this often.
+/// Interval between two lines about the progress.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// Data of Redis cannot be taken over.
+/// Reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{error}. There is no Tierce data in {dir} yet, and the data of Redis could not be imported; \
-     nothing was changed. To try it by hand: tierce import {source} --dir {dir}. To start without them, \
-     move them away",
-    dir = dir.display(),
-    source = found.display()
-)]
-pub struct FirstImportError {
-    dir: PathBuf,
-    found: PathBuf,
-    error: Box<TransferError>,
+#[non_exhaustive]
+pub enum FirstImportError {
+    /// There is a log, and it cannot be read.
+    #[error(transparent)]
+    Log(RecoveryError),
+    /// The data of Redis could not be imported.
+    #[error(
+        "{error}. There is no Tierce data in {dir} yet, and the data of Redis could not be imported; \
+         nothing was changed. To try it by hand: tierce import {found} --dir {dir}. To start without \
+         them, move them away",
+        dir = dir.display(),
+        found = found.display()
+    )]
+    Data {
+        /// The data directory.
+        dir: PathBuf,
+        /// The data of Redis.
+        found: PathBuf,
+        /// The reason.
+        error: Box<TransferError>,
+    },
 }
 
-/// What Redis would load: the append-only directory, the single file of earlier versions, or else the
-/// snapshot.
+impl FirstImportError {
+    fn of(error: TransferError, found: &Path, settings: &Settings) -> Self {
+        let (dir, found) = (settings.dir(), found.to_owned());
+        match error {
+            TransferError::Recovery(error) => Self::Log(error),
+            error => Self::Data { dir, found, error: Box::new(error) },
+        }
+    }
+}
+
+/// Returns the files that Redis would load: the append-only directory, the single file of earlier versions, or
+/// otherwise the snapshot.
 #[must_use]
 pub fn find_data_of_redis(settings: &Settings) -> Option<PathBuf> {
     let [aof_dir, old_aof, snapshot] = places_of_redis(settings);
@@ -49,11 +70,11 @@ pub fn find_data_of_redis(settings: &Settings) -> Option<PathBuf> {
     if manifest.is_file() {
         return Some(manifest);
     }
-    // Until something is written, Redis has an empty one.
+    // Redis has an empty one until something is written.
     if fs::metadata(&old_aof).is_ok_and(|file| file.is_file() && file.len() > 0) {
         return Some(old_aof);
     }
-    // Files under another name, or without their manifest: the import says what is wrong with them.
+    // Files under another name, or without their manifest: the import reports the fault.
     if fs::read_dir(&aof_dir).is_ok_and(|mut entries| entries.next().is_some()) {
         return Some(aof_dir);
     }
@@ -63,52 +84,59 @@ pub fn find_data_of_redis(settings: &Settings) -> Option<PathBuf> {
 const AOF_DIR: DirectiveId = DirectiveId::of("appenddirname");
 const AOF_NAME: DirectiveId = DirectiveId::of("appendfilename");
 
-/// Where Redis keeps its data: the append-only directory, the single file of earlier versions, the snapshot.
+/// Returns the paths of Redis' data: append-only directory, single file of earlier versions, snapshot.
 pub(super) fn places_of_redis(settings: &Settings) -> [PathBuf; 3] {
     let in_dir = |id| settings.dir().join(OsStr::from_bytes(settings.text(id)));
     [in_dir(AOF_DIR), in_dir(AOF_NAME), snapshot_path(settings)]
 }
 
-/// Makes the data of Redis those of the data directory, whose log must not be open.
+/// Imports the data of Redis into the data directory, whose log must not be open.
 ///
 /// # Errors
-/// When the files are damaged or hold something that this version lacks.
+/// Fails if the files are damaged or contain data that this version does not support.
 pub fn first_import(found: &Path, settings: &Settings, log: &Log) -> Result<(), FirstImportError> {
-    const DATABASES: DirectiveId = DirectiveId::of("databases");
-    const TRUNCATED: DirectiveId = DirectiveId::of("aof-load-truncated");
-    const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
-    let dir = settings.dir();
     log.notice(format_args!(
         "There is no Tierce data in {} yet: importing {}, which Redis left",
-        dir.display(),
+        settings.dir().display(),
         found.display()
     ));
-    let options = ImportOptions {
-        source: found.to_owned(),
-        dir: dir.clone(),
-        databases: settings.count(DATABASES) as usize,
-        mode: ImportMode::IntoEmpty,
-        skip_unknown: false,
-        unfit: if settings.is_on(SKIP) { Unfit::LeaveOut } else { Unfit::Refuse },
-        accepts_cut_off: settings.is_on(TRUNCATED),
-    };
     let begun = Instant::now();
     let mut reported = begun;
-    let imported = import(&options, |progress| {
+    let imported = import(&options(found, settings), |progress| {
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
             tell(progress, log);
         }
     });
-    let imported = imported.map_err(|error| FirstImportError {
-        dir,
-        found: found.to_owned(),
-        error: Box::new(error),
-    })?;
+    let imported = imported.map_err(|error| FirstImportError::of(error, found, settings))?;
     tell_result(&imported, found, begun.elapsed(), log);
-    // All of it was in memory, and will be loaded once more.
+    // The import had all data in memory. Free it, as the server loads it once more.
     crate::memory::collect();
     Ok(())
+}
+
+/// Reads the data of Redis as [`first_import`] does, and changes nothing. Returns the number of keys.
+///
+/// # Errors
+/// Those of [`first_import`].
+pub fn try_first_import(found: &Path, settings: &Settings) -> Result<u64, FirstImportError> {
+    let keys = try_import(&options(found, settings));
+    keys.map_err(|error| FirstImportError::of(error, found, settings))
+}
+
+fn options(found: &Path, settings: &Settings) -> ImportOptions {
+    const DATABASES: DirectiveId = DirectiveId::of("databases");
+    const TRUNCATED: DirectiveId = DirectiveId::of("aof-load-truncated");
+    const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
+    ImportOptions {
+        source: found.to_owned(),
+        dir: settings.dir(),
+        databases: settings.count(DATABASES) as usize,
+        mode: ImportMode::IntoEmpty,
+        skip_unknown: false,
+        unfit: if settings.is_on(SKIP) { Unfit::LeaveOut } else { Unfit::Refuse },
+        accepts_cut_off: settings.is_on(TRUNCATED),
+    }
 }
 
 fn tell(progress: Progress, log: &Log) {

@@ -1,6 +1,6 @@
-//! What the fuzz targets for RESTORE and for lines of JSON do with their bytes; see `tierce_keyspace::fuzzing`.
+//! Bodies of the fuzz targets for RESTORE and for lines of JSON; see `tierce_keyspace::fuzzing`.
 //!
-//! It panics when a guarantee is violated. Not part of the crate's interface.
+//! They panic when a guarantee is violated. Not part of the crate's interface.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::commands::Executor;
 use crate::jsonl;
 use crate::persistence::values::{self, Assembly};
 
-/// Memory for a byte of a payload, at most. A compressed one may be some ninety times as long by itself.
+/// Upper bound of memory for a byte of a payload. Compression alone accounts for a factor of about ninety.
 const MEMORY_FOR_A_BYTE: usize = 64 << 10;
 
-/// The lines of a file behind its header are read or refused; what was read is written, and read as the same.
+/// Checks that lines behind a header are read or refused, and that accepted data survive a round trip.
 pub fn lines(data: &[u8]) {
     const HEADER: &[u8] = b"{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n";
     let Some(written) = written_again(&[HEADER, data, b"\n{\"type\":\"end\"}"].concat()) else {
         return;
     };
     let again = written_again(&written).expect("its own lines");
-    // Sets and hashes have no order, and nothing else may differ.
+    // Sets and hashes have no order. Nothing else may differ.
     assert_eq!(sorted(&written), sorted(&again));
 }
 
@@ -31,7 +31,7 @@ fn sorted(lines: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a keyspace with nothing but these lines is written as; `None` if they are refused.
+/// Loads these lines into an empty keyspace and exports it; `None` if they are refused.
 fn written_again(lines: &[u8]) -> Option<Vec<u8>> {
     let options = Options { shards: 1, databases: 2, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
@@ -45,8 +45,8 @@ fn written_again(lines: &[u8]) -> Option<Vec<u8>> {
     Some(written.expect("memory takes all of it").0)
 }
 
-/// A payload becomes a collection or is refused. All of it can be read, and dumped and restored it is the
-/// same.
+/// Checks that a payload becomes a collection or is refused. All of the collection must be readable, and it must
+/// stay the same when it is dumped and restored.
 pub fn restored(data: &[u8]) {
     let summed = [data, &12_u16.to_le_bytes()].concat();
     let payload = [&summed[..], &crc64(0, &summed).to_le_bytes()].concat();
@@ -56,8 +56,8 @@ pub fn restored(data: &[u8]) {
     assert_eq!(decoded(&dumped), decoded(&again));
 }
 
-/// RESTORE with REPLACE answers OK, and then DUMP and RESTORE make the same of what is there; or it answers an
-/// error, and the key is as it was.
+/// Checks that RESTORE with REPLACE either answers OK, and DUMP and RESTORE then reproduce the key, or answers an
+/// error and leaves the key as it was.
 fn replaces_or_changes_nothing(payload: &[u8]) {
     let options = Options { shards: 1, databases: 1, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
@@ -86,8 +86,8 @@ fn replaces_or_changes_nothing(payload: &[u8]) {
     }
 }
 
-/// Restores a payload, looks at what there is then, and dumps that; `None` if it is refused, is none of a
-/// collection, or one of an empty collection.
+/// Restores a payload, checks the collection, and dumps it. Returns `None` if the payload is refused, or has no
+/// collection or an empty one.
 fn dump_of_restored(payload: &[u8]) -> Option<Vec<u8>> {
     let options = Options { shards: 1, databases: 1, ..Options::default() };
     let keyspace = Keyspace::new(options).expect("sound options");

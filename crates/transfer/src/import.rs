@@ -12,33 +12,34 @@ use tierce_keyspace::{
 };
 use tierce_rdb::aof::{Item, Reader};
 use tierce_rdb::{Entry, Error, Event, Kind, ValuePart};
+use tierce_storage::disk::OverlayDisk;
 
 use super::commands::{Executor, Refusal};
 use super::error::TransferError;
 use super::progress::{Progress, Stage};
-use super::store::{Made, Store};
-use super::{aof, jsonl};
+use super::store::{Made, Store, log_dir};
+use super::{aof, jsonl, store};
 use crate::persistence::values::{self, Assembly, Flaw};
 use crate::persistence::{NamedScript, Unfit, lacking, library_name, too_long};
 
-/// Progress is reported once for this many items of a file.
+/// Number of items of a file between two reports of progress.
 const TELL_EVERY: u64 = 1024;
 
-/// Lines are read from a file in pieces of this many bytes.
+/// Size of one read of lines from a file.
 const READ_BYTES: usize = 256 * 1024;
 
-/// What becomes of keys that are there already.
+/// Treatment of existing keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ImportMode {
-    /// If there are any, nothing is imported.
+    /// Imports nothing if there are any keys.
     IntoEmpty,
-    /// They stay, unless one that is imported has the same name.
+    /// Keeps them, unless an imported key has the same name.
     Merge,
-    /// They go.
+    /// Removes them.
     Replace,
 }
 
-/// What to import, and how.
+/// Source, target and mode of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     /// An RDB file, an append-only file, an append-only directory, or a file of lines of JSON.
@@ -47,50 +48,50 @@ pub struct ImportOptions {
     pub dir: PathBuf,
     /// The server's directive `databases`.
     pub databases: usize,
-    /// What becomes of keys that are there.
+    /// Treatment of existing keys.
     pub mode: ImportMode,
-    /// Whether commands that are unknown or fail are passed over.
+    /// True if unknown and failing commands are skipped.
     pub skip_unknown: bool,
-    /// What becomes of what this version lacks.
+    /// Treatment of data that this version does not support.
     pub unfit: Unfit,
-    /// Whether the last file may end in the middle of a command, which is left out.
+    /// True if the last file may end in the middle of a command. That command is left out.
     pub accepts_cut_off: bool,
 }
 
-/// What was imported.
+/// Result of an import.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Imported {
-    /// Keys there are now.
+    /// Number of keys after the import.
     pub keys: u64,
-    /// Keys that were read from snapshots or lines.
+    /// Number of keys read from snapshots or lines.
     pub keys_read: u64,
-    /// Commands that were executed.
+    /// Number of executed commands.
     pub commands: u64,
-    /// Keys that were left out because their time had come.
+    /// Number of keys left out because they had expired.
     pub expired: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Keys that were left out because their collection has no elements.
+    /// Number of keys left out because their collection has no elements.
     pub empty: u64,
-    /// Keys of types that this version lacks, libraries of functions for another engine, and data of modules.
+    /// Unsupported data by kind: keys of other types, function libraries for another engine, module data.
     pub unsupported: BTreeMap<&'static str, u64>,
-    /// Commands passed over, by name.
+    /// Skipped commands, by name.
     pub commands_skipped: BTreeMap<String, u64>,
-    /// The last file ends in the middle of a command or transaction, which was left out.
+    /// Path and offset of the incomplete command or transaction at the end of the last file, if one was left out.
     pub cut_off: Option<(PathBuf, u64)>,
 }
 
-/// Imports; the data directory is as it was unless this succeeds.
+/// Imports the source. The data directory stays as it was unless this succeeds.
 ///
 /// # Errors
-/// When a server uses the directory, there are keys and `mode` says nothing of them, a file is
-/// damaged, or a command unknown.
+/// Fails if a server uses the directory, if there are keys and `mode` is [`ImportMode::IntoEmpty`], if a file is
+/// damaged, or if a command is unknown.
 pub fn import(
     options: &ImportOptions,
     mut progress: impl FnMut(Progress),
 ) -> Result<Imported, TransferError> {
-    // Before the directory is made, for a name that was mistyped.
+    // Check the source before the directory is created, in case its name was mistyped.
     let files = aof::files(&options.source)?;
     let made = Made::before(&options.dir)?;
     let store = Store::open(&options.dir, options.databases, &mut progress)?;
@@ -110,32 +111,15 @@ pub fn import(
         }
         ImportMode::IntoEmpty | ImportMode::Merge => {}
     }
-    // The commands of a file count from an empty keyspace on, and must not edit keys that are there.
+    // The commands of a file assume an empty keyspace, and must not edit existing keys.
     let keyspace = match options.mode {
         ImportMode::Merge => store.another(),
         ImportMode::IntoEmpty | ImportMode::Replace => Arc::clone(&store.keyspace),
     };
     let executor = Executor::new(Arc::clone(&keyspace))?;
     let former_code = store.keyspace.code().all();
-    let total = files.iter().map(|file| fs::metadata(file).map_or(0, |file| file.len())).sum();
-    let mut import = Import {
-        options,
-        keyspace: &keyspace,
-        executor,
-        transaction: None,
-        note: ItemNote::NONE,
-        too_long: None,
-        written_ms: 0,
-        written_ms_max: 0,
-        report: Imported::default(),
-        total,
-        progress: &mut progress,
-    };
-    for (at, file) in files.iter().enumerate() {
-        import.file(file, at + 1 == files.len())?;
-    }
-    let Import { mut report, written_ms, executor, .. } = import;
-    report.bytes = total;
+    let read = read_files(options, &files, &keyspace, executor, &mut progress)?;
+    let Import { mut report, written_ms, executor, total, .. } = read;
     if options.mode == ImportMode::Merge {
         let unsupported = |error: tierce_keyspace::Error| TransferError::Unsupported {
             path: options.source.clone(),
@@ -148,7 +132,7 @@ pub fn import(
         return Err(TransferError::Functions { path: options.source.clone(), what });
     }
     let before = store.keys();
-    // What had expired when a file was written stays so, whatever the clock says.
+    // Keys that had expired when the file was written stay expired, whatever the clock says.
     expire_due(&mut store.keyspace.locks(), crate::clock::unix_ms().max(written_ms));
     report.keys = store.keys();
     report.expired = before - report.keys;
@@ -157,20 +141,64 @@ pub fn import(
     Ok(report)
 }
 
+/// Reads the source as an import into an empty directory does, and changes nothing. Returns the number of keys.
+///
+/// # Errors
+/// Those of [`import`].
+pub(super) fn try_import(options: &ImportOptions) -> Result<u64, TransferError> {
+    let ImportOptions { source, dir, databases, .. } = options;
+    let (files, disk) = (aof::files(source)?, Arc::new(OverlayDisk::new()));
+    let log_dir = log_dir(dir)?;
+    let mut progress = |_| {};
+    let keyspace = store::load(&log_dir, *databases, disk, None, &mut progress)?;
+    let executor = Executor::new(Arc::clone(&keyspace))?;
+    let read = read_files(options, &files, &keyspace, executor, &mut progress)?;
+    expire_due(&mut keyspace.locks(), crate::clock::unix_ms().max(read.written_ms));
+    Ok(keyspace.total_len())
+}
+
+fn read_files<'a>(
+    options: &'a ImportOptions,
+    files: &[PathBuf],
+    keyspace: &'a Keyspace,
+    executor: Executor,
+    progress: &'a mut dyn FnMut(Progress),
+) -> Result<Import<'a>, TransferError> {
+    let total = files.iter().map(|file| fs::metadata(file).map_or(0, |file| file.len())).sum();
+    let mut import = Import {
+        options,
+        keyspace,
+        executor,
+        transaction: None,
+        note: ItemNote::NONE,
+        too_long: None,
+        written_ms: 0,
+        written_ms_max: 0,
+        report: Imported::default(),
+        total,
+        progress,
+    };
+    for (at, file) in files.iter().enumerate() {
+        import.file(file, at + 1 == files.len())?;
+    }
+    import.report.bytes = total;
+    Ok(import)
+}
+
 struct Import<'a> {
     options: &'a ImportOptions,
-    /// Imported keys go here.
+    /// Keyspace that receives the imported keys.
     keyspace: &'a Keyspace,
     executor: Executor,
     /// The commands since MULTI, with their offsets.
     transaction: Option<Vec<(u64, Vec<Vec<u8>>)>>,
-    /// What a snapshot says of the next key.
+    /// Attributes that a snapshot gives the next key.
     note: ItemNote,
-    /// The first key that is too long, and how many there are.
+    /// Offset and message of the first key that is too long, and the number of such keys.
     too_long: Option<(u64, String, u64)>,
-    /// The latest time that the files tell of themselves.
+    /// Latest write time that the files state.
     written_ms: i64,
-    /// What the present file says of it is believed up to here.
+    /// Upper bound for the write time that the present file states.
     written_ms_max: i64,
     report: Imported,
     total: u64,
@@ -187,7 +215,7 @@ impl Import<'_> {
         let metadata = file.metadata().map_err(TransferError::io("read", path))?;
         self.written_ms_max = values::written_ms_max(&metadata);
         if metadata.len() == 0 {
-            // A file of a directory that was just begun; others were refused.
+            // A file of a directory that was just created. Other empty files were refused before.
             return Ok(());
         }
         if begins_with_lines(&file) {
@@ -201,7 +229,7 @@ impl Import<'_> {
             let item = match reader.next_item() {
                 Ok(Some(item)) => item,
                 Ok(None) => break,
-                // What a crash leaves of the last command was not acknowledged.
+                // The partial last command that a crash leaves was never acknowledged.
                 Err(Error::Truncated { .. }) if is_last && !in_snapshot && offset > 0 => {
                     let (path, offset) = (path.to_owned(), reader.complete_up_to());
                     if !self.options.accepts_cut_off {
@@ -235,7 +263,7 @@ impl Import<'_> {
         self.refuse_too_long(path)
     }
 
-    /// Takes over what a snapshot has next.
+    /// Imports the next event of a snapshot.
     fn event(
         &mut self,
         path: &Path,
@@ -250,7 +278,7 @@ impl Import<'_> {
             }
             _ if self.too_long.is_some() => {}
             Event::Entry(entry) if entry.kind() == Kind::Module => {
-                // The reader passes over the value by itself.
+                // The reader skips the value itself.
                 let what = format!("module value {}", entry.key.escape_ascii());
                 self.leave_out(path, offset, "module value", &what)?;
             }
@@ -281,8 +309,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Counts a key that is longer than keys may be. Unless such keys are left out nothing is imported any more, and the
-    /// file is read on only to find out how many there are.
+    /// Counts a key that exceeds the length limit. In [`Unfit::Refuse`] mode nothing is imported from then on, and
+    /// the rest of the file is read only to count such keys.
     fn too_long_key(&mut self, offset: u64, key: &[u8]) {
         match self.options.unfit {
             Unfit::LeaveOut => {
@@ -296,7 +324,7 @@ impl Import<'_> {
     }
 
     /// # Errors
-    /// When the file has keys that are too long.
+    /// Fails if the file has keys that are too long.
     fn refuse_too_long(&mut self, path: &Path) -> Result<(), TransferError> {
         let Some((offset, first, count)) = self.too_long.take() else { return Ok(()) };
         let keys = if count == 1 { "key" } else { "keys" };
@@ -336,12 +364,12 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Loads a library, or compiles a script, that a line has stored. Clients would hear of a fault in it much later.
+    /// Loads a library, or compiles a script, that a line has stored. Clients would see a fault in it much later.
     fn check_code(&mut self, path: &Path, line: &jsonl::CodeLine) -> Result<(), TransferError> {
         let jsonl::CodeLine { number, kind, name } = line;
         let all = self.keyspace.code().all();
         let source = all.of(*kind).find(|(there, _)| *there == name.as_slice());
-        // A later line may have replaced it by another one of its name, which is looked at as well.
+        // A later line may have replaced it. That version is checked as well.
         let Some(source) = source.map(|(_, source)| source.to_vec()) else { return Ok(()) };
         let words: [&[u8]; 4] = match kind {
             CodeKind::Library => [b"FUNCTION", b"LOAD", b"REPLACE", &source],
@@ -389,7 +417,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Counts something that this version lacks, or gives up.
+    /// Counts data that this version does not support, or fails, as the options say.
     fn leave_out(
         &mut self,
         path: &Path,
@@ -405,7 +433,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Keeps a command for the end of its transaction, or executes it.
+    /// Queues a command until its transaction ends, or executes it.
     fn command(
         &mut self,
         path: &Path,
@@ -445,20 +473,20 @@ impl Import<'_> {
     }
 }
 
-/// Whether a file is one of lines of JSON.
+/// Returns true if a file has lines of JSON.
 fn begins_with_lines(file: &File) -> bool {
     let mut byte = [0];
     file.read_exact_at(&mut byte, 0).is_ok() && jsonl::begins_so(byte[0])
 }
 
-/// Where a file begins with a snapshot, that has to be whole.
+/// Returns true if a file begins with a snapshot, which must be complete.
 fn begins_with_snapshot(file: &File) -> bool {
     const MAGIC: &[u8; 5] = b"REDIS";
     let mut bytes = [0; MAGIC.len()];
     file.read_exact_at(&mut bytes, 0).is_ok() && bytes == *MAGIC
 }
 
-/// Stores the key that a snapshot has next.
+/// Stores the next key of a snapshot.
 fn entry_of(
     report: &mut Imported,
     locks: &mut ShardLocks<'_>,
@@ -496,7 +524,7 @@ fn entry_of(
         Ok(Some(collection)) => {
             stored = db.put_collection(key, collection, deadline_ms).map(drop);
         }
-        // Redis leaves them out as well.
+        // Redis leaves such keys out as well.
         Err(Flaw::Empty) => {
             report.empty += 1;
             return Ok(());

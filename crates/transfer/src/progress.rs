@@ -1,25 +1,25 @@
-//! How far an import or an export has come.
+//! Progress of an import or an export.
 
-/// What is being done.
+/// Phase of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// The present log is loaded. Counted in bytes.
     LoadingLog,
     /// The file is read. Counted in bytes.
     Reading,
-    /// The new log is written. Counted in bytes, of which the total is a guess.
+    /// The new log is written. Counted in bytes; the total is an estimate.
     WritingLog,
     /// The file is written. Counted in keys.
     Writing,
 }
 
-/// How far it has come.
+/// Progress of one stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// With what.
+    /// The present stage.
     pub stage: Stage,
-    /// What is done.
+    /// Amount that is done.
     pub done: u64,
-    /// Of so much.
+    /// Total amount.
     pub total: u64,
 }

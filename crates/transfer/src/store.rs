@@ -1,8 +1,8 @@
 //! Loads the data of a directory that no server uses into memory, and writes it back.
 //!
-//! A new log is written beside the present one, and one system call exchanges the two. The lock of
-//! the present log is held from before it is read until after that. Its files are read on a disk that keeps changes to
-//! itself, such as the end that recovery cuts off.
+//! A new log is written next to the present one, and one system call exchanges the two. The present log stays
+//! locked from before it is read until after the exchange. Its files are read through an overlay disk, which keeps
+//! changes in memory, such as the truncation of a torn tail by recovery.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use crate::clock::STOPPED_MS;
 use crate::durability::{self, Losses, RecoveryError};
 use crate::persistence::unfinished_import;
 
-/// Progress is reported once for this many bytes of a log.
+/// Bytes of a log between two reports of progress.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
 
-/// So many keys are taken from another keyspace at once.
+/// Number of keys taken from another keyspace at once.
 const KEYS_AT_ONCE: usize = 1000;
 
-/// Where changes go while the new log is written.
+/// Log that receives changes while the new log is written.
 #[derive(Default)]
 struct NewLog {
     wal: OnceLock<Wal>,
@@ -51,24 +51,24 @@ impl NewLog {
     }
 }
 
-/// What has to be made for a log, and goes again if nothing comes of it.
+/// Files and directories that an import creates. They are removed if the import fails.
 pub(super) struct Made {
-    /// The directory of the log, if it was not there.
+    /// The directory of the log, if it did not exist.
     log_dir: Option<PathBuf>,
-    /// Directories above it that were not there, the innermost first.
+    /// Missing directories above it, the innermost first.
     parents: Vec<PathBuf>,
 }
 
 impl Made {
-    /// Looks what is missing for a log in this data directory.
+    /// Finds out which directories are missing for a log in this data directory.
     pub(super) fn before(dir: &Path) -> Result<Self, TransferError> {
-        let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
+        let log_dir = log_dir(dir)?;
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let parents = dir.ancestors().take_while(is_missing).map(Path::to_owned).collect();
         Ok(Self { log_dir: Some(log_dir).filter(|path| !path.exists()), parents })
     }
 
-    /// Keeps all of it.
+    /// Keeps everything.
     pub(super) fn stays(mut self) {
         self.log_dir = None;
         self.parents.clear();
@@ -77,8 +77,8 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // What cannot be removed is an empty log, which does no harm. A directory in which another process has
-        // put something meanwhile is not empty and stays.
+        // A leftover that cannot be removed is an empty log, which does no harm. A directory in which another
+        // process has put files meanwhile is not empty and stays.
         if let Some(log_dir) = &self.log_dir {
             let _ = fs::remove_dir_all(log_dir);
         }
@@ -98,53 +98,32 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Loads what is in the directory, without changing it; a log is made if there is none.
+    /// Loads the data of the directory without changing them; creates a log if there is none.
     pub(super) fn open(
         dir: &Path,
         databases: usize,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, TransferError> {
-        let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
+        let log_dir = log_dir(dir)?;
         let new_log = Arc::<NewLog>::default();
         let log = Some(Arc::clone(&new_log) as Arc<dyn LogSink>);
-        let options = Options {
-            databases,
-            log,
-            seed: crate::random::word(),
-            value_len_max: VALUE_LEN_MAX,
-            ..Options::default()
-        };
-        let keyspace = Arc::new(Keyspace::new(options).map_err(|error| {
-            let (path, offset, what) = (dir.to_owned(), 0, error.to_string());
-            TransferError::Unsupported { path, offset, what }
-        })?);
-        let total = bytes_in(&log_dir);
-        let mut told = 0;
-        // What is there stays as it is until it is replaced. Where there is no log, one is made, to be locked.
+        // The data stay unchanged until they are replaced. If there is no log, one is created to be locked.
         let disk: Arc<dyn Disk> = match has_log(&log_dir) {
             true => Arc::new(OverlayDisk::new()),
             false => Arc::new(OsDisk),
         };
-        let (wal, _) = durability::replay(&keyspace, disk, &log_dir, Losses::Refuse, |done| {
-            if done - told >= TELL_EVERY_BYTES {
-                told = done;
-                progress(Progress { stage: Stage::LoadingLog, done: done.min(total), total });
-            }
-        })?;
-        // An open log writes to files by their names, which will be those of another one.
-        wal.close()?;
-        drop(wal);
+        let keyspace = load(&log_dir, databases, disk, log, progress)?;
         let lock = tierce_storage::lock_store(&log_dir)
             .map_err(|error| TransferError::Recovery(RecoveryError::of(&log_dir, error)))?;
         Ok(Self { dir: dir.to_owned(), log_dir, keyspace, new_log, _lock: lock })
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(super) fn keys(&self) -> u64 {
         self.keyspace.total_len()
     }
 
-    /// An empty keyspace with as many databases.
+    /// Returns an empty keyspace with as many databases.
     pub(super) fn another(&self) -> Arc<Keyspace> {
         let databases = self.keyspace.db_indices().count();
         let (seed, value_len_max) = (crate::random::word(), VALUE_LEN_MAX);
@@ -152,7 +131,7 @@ impl Store {
         Arc::new(Keyspace::new(options).expect("options like those of the other one"))
     }
 
-    /// Takes over all keys and code of another keyspace, in place of those of the same name.
+    /// Moves all keys and code of another keyspace into this one. They replace those of the same name.
     pub(super) fn merge(&self, other: &Keyspace) -> Result<(), tierce_keyspace::Error> {
         let (mut from, mut to) = (other.locks(), self.keyspace.locks());
         for db in other.db_indices() {
@@ -182,7 +161,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes what is in memory the content of the directory. `bytes` is a guess at how much that is.
+    /// Replaces the content of the directory by the data in memory. `bytes` is an estimate of their size.
     pub(super) fn replace(
         self,
         bytes: u64,
@@ -202,7 +181,7 @@ impl Store {
         })?;
         let synced = File::open(&self.dir).and_then(|dir| dir.sync_all());
         synced.map_err(TransferError::io("sync", &self.dir))?;
-        // The old log is there now.
+        // That directory now has the old log.
         remove_dir(&new_dir)
     }
 
@@ -234,7 +213,44 @@ impl Store {
     }
 }
 
-/// Whether there is a log in its directory.
+/// Loads a log into a keyspace, which reports later changes to `log`.
+pub(super) fn load(
+    log_dir: &Path,
+    databases: usize,
+    disk: Arc<dyn Disk>,
+    log: Option<Arc<dyn LogSink>>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Arc<Keyspace>, TransferError> {
+    let options = Options {
+        databases,
+        log,
+        seed: crate::random::word(),
+        value_len_max: VALUE_LEN_MAX,
+        ..Options::default()
+    };
+    let keyspace = Arc::new(Keyspace::new(options).map_err(|error| {
+        let (path, offset, what) = (log_dir.to_owned(), 0, error.to_string());
+        TransferError::Unsupported { path, offset, what }
+    })?);
+    let total = bytes_in(log_dir);
+    let mut told = 0;
+    let (wal, _) = durability::replay(&keyspace, disk, log_dir, Losses::Refuse, |done| {
+        if done - told >= TELL_EVERY_BYTES {
+            told = done;
+            progress(Progress { stage: Stage::LoadingLog, done: done.min(total), total });
+        }
+    })?;
+    // Close the log: it writes to files by name, and the names will belong to the new log.
+    wal.close()?;
+    Ok(keyspace)
+}
+
+/// Returns the directory of the log in a data directory.
+pub(super) fn log_dir(dir: &Path) -> Result<PathBuf, TransferError> {
+    durability::log_dir(dir).map_err(TransferError::io("read", dir))
+}
+
+/// Returns true if there is a log in its directory.
 pub(super) fn has_log(log_dir: &Path) -> bool {
     log_dir.join("MANIFEST").is_file()
 }
@@ -248,7 +264,7 @@ fn remove_dir(path: &Path) -> Result<(), TransferError> {
     }
 }
 
-/// Bytes of all files in a directory, as far as they can be counted.
+/// Returns the total size of all files in a directory, as far as it can be read.
 fn bytes_in(dir: &Path) -> u64 {
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
     files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()

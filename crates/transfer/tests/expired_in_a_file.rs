@@ -1,5 +1,5 @@
-//! What had expired when a snapshot was written stays so, whatever the clock says that it is loaded or imported
-//! by.
+//! Keys that had expired when a snapshot was written stay expired, whatever the clock says when it is loaded or
+//! imported.
 
 use std::fs::write;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tierce_transfer::{ImportMode, ImportOptions, import};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
-/// A snapshot that was changed last now, and says when it was written. Its key has a deadline.
+/// Writes a snapshot that states when it was written; its file changes now. Its key has a deadline.
 fn snapshot(dir: &TempDir, written: i64, deadline_ms: i64) -> PathBuf {
     let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
     writer.aux(b"ctime", written.to_string().as_bytes()).unwrap();
@@ -28,7 +28,7 @@ fn snapshot(dir: &TempDir, written: i64, deadline_ms: i64) -> PathBuf {
     path
 }
 
-/// Hands snapshots to `read`, which says how many keys there are then and how many had expired.
+/// Passes snapshots to `read`, which returns the number of keys and the number of expired ones.
 fn check(read: impl Fn(&Path) -> (u64, u64)) {
     let now_ms = unix_ms();
     let loaded = |written, deadline_ms| {
@@ -36,10 +36,10 @@ fn check(read: impl Fn(&Path) -> (u64, u64)) {
         read(&snapshot(&dir, written, deadline_ms))
     };
     let hours = |hours: i64| now_ms + hours * HOUR_MS;
-    // The clock is an hour behind the one by which the file was written.
+    // The clock is an hour behind the clock of the writer.
     assert_eq!(loaded(hours(2) / 1000, hours(1)), (0, 1), "it comes back");
     assert_eq!(loaded(hours(2) / 1000, hours(3)), (1, 0));
-    // Milliseconds where there should be seconds, and a clock that was years ahead.
+    // Milliseconds instead of seconds, and a clock that was years ahead.
     for written in [now_ms, hours(50_000) / 1000, i64::MAX] {
         assert_eq!(loaded(written, hours(48)), (1, 0), "written {written}");
         assert_eq!(loaded(written, hours(12)), (0, 1), "believed up to a day: {written}");

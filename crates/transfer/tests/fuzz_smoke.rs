@@ -1,4 +1,4 @@
-//! Short runs of the fuzz targets on changed payloads and lines, for machines without a fuzzer.
+//! Short runs of the fuzz targets on mutated payloads and lines, for machines without a fuzzer.
 
 use proptest::prelude::*;
 use tierce_harness::effort;
@@ -31,7 +31,7 @@ fn stream() -> Stream {
     }
 }
 
-/// Payloads of collections of each kind, packed and plain, without version and checksum.
+/// Returns payloads of collections of each kind, packed and plain, without version and checksum.
 fn seeds() -> Vec<Vec<u8>> {
     let field = |name: &str, expiry_ms| Field { name: bytes(name), value: bytes("v"), expiry_ms };
     let values = [
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// Lines of all types, of which a byte or a piece is changed.
+/// Lines of all types; the test mutates a byte or a piece.
 const LINES: &str = r#"{"type":"string","db":1,"key":"s","expires_ms":1900000000000,"flags":7,"won":true,"value":"ab","more":true}
 {"type":"string","db":1,"key":"s","value":{"base64":"/w=="}}
 {"type":"list","key":"l","value":["a","b"]}

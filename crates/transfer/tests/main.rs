@@ -1,4 +1,4 @@
-//! Files as they come from elsewhere.
+//! Imports of files from other servers.
 //!
 //! One program for all files: linking one for each would take longer than running them.
 

@@ -1,4 +1,4 @@
-//! From the log back to the keys.
+//! Loads the log into the keyspace.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -17,28 +17,28 @@ use super::log_directory::{LogDirectory, LogOptions, cold_dir};
 use crate::loading::{GivenUp, Loading};
 use crate::next_step;
 
-/// A line about the progress of loading appears this often.
+/// Interval of the progress lines while loading.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// The progress of loading is reported each time that so much was loaded.
+/// Bytes loaded between two progress reports.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
 
-/// This many keys are named whose values are gone.
+/// Maximum number of named keys that have lost their values.
 const EXAMPLES_MAX: usize = 20;
 
-/// Why the log could not be loaded.
+/// Reason why the log could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoveryError {
     /// The log cannot be read, or was written by a newer version.
     #[error("the log in {}: {error}{}", dir.display(), next_step::of_store(error))]
     Log {
-        /// Where the log is.
+        /// Directory of the log.
         dir: PathBuf,
-        /// What is wrong.
+        /// The underlying error.
         error: tierce_storage::Error,
     },
-    /// The log is not what was written.
+    /// The log is damaged.
     #[error(
         "the log is damaged and nothing was loaded: {error}. To see all damage: tierce check {dir}. \
          To save what can be saved: tierce repair {dir} {dir}.repaired, then move {dir} away and \
@@ -46,44 +46,45 @@ pub enum RecoveryError {
         dir = dir.display()
     )]
     Damaged {
-        /// Where the log is.
+        /// Directory of the log.
         dir: PathBuf,
-        /// What is wrong, with file and offset.
+        /// The damage, with file and offset.
         error: tierce_storage::Error,
     },
-    /// Values are gone that the log says are on disk.
+    /// Values on disk are missing that the log refers to.
     #[error(
         "values on disk are gone, and nothing was loaded: {keys} keys have lost \
-         theirs: {error}. To see all damage: tierce check {dir}. To start without these values: \
+         theirs: {first}. To see all damage: tierce check {dir}. To start without these values: \
          spill-lost-values accept; their keys answer errors then until they are written or deleted",
+        first = flaws[0],
         dir = dir.display()
     )]
     Lost {
-        /// Where the values should be.
+        /// The data directory.
         dir: PathBuf,
-        /// What is wrong with the first of the files.
-        error: tierce_storage::Error,
-        /// How many keys are concerned.
+        /// Errors of the damaged and missing files, at least one.
+        flaws: Vec<tierce_storage::Error>,
+        /// Number of keys that have lost their values.
         keys: u64,
     },
-    /// The log is whole, but says something that this version does not understand.
+    /// The log is intact, but has a record that this version does not understand.
     #[error("the log in {}: {error}", dir.display())]
     Operation {
-        /// Where the log is.
+        /// Directory of the log.
         dir: PathBuf,
-        /// What is wrong.
+        /// The underlying error.
         error: ReplayError,
     },
-    /// The load was given up.
+    /// Loading was aborted.
     #[error(transparent)]
     GivenUp(#[from] GivenUp),
-    /// The system has no threads to give, or does not let the data directory be read.
+    /// The system cannot start a thread, or the data directory cannot be read.
     #[error("the log: {}{}", .0, next_step::of_system(.0))]
     Io(#[from] std::io::Error),
 }
 
 impl RecoveryError {
-    /// By the kind of what the storage engine says.
+    /// Converts an error of the storage engine.
     pub fn of(dir: &Path, error: tierce_storage::Error) -> Self {
         use tierce_storage::Error::{Corrupt, Foreign, Missing};
         let dir = dir.to_owned();
@@ -94,14 +95,14 @@ impl RecoveryError {
     }
 }
 
-/// Loads what the log in the data directory holds into the keyspace, which from then on writes
-/// there. How far it is, it tells `loading`.
+/// Loads the log of the data directory into the keyspace, which logs its changes there from now on. Reports the
+/// progress to `loading`.
 ///
-/// With `accepts_losses`, values that the log says are on disk may be gone, which the operator is told. Nothing is
-/// removed before all of it has been loaded.
+/// With `accepts_losses`, values on disk that the log refers to may be missing; the operator is told. Nothing is
+/// removed before the whole log has been loaded.
 ///
 /// # Errors
-/// When the log cannot be read, with the file and what can be done.
+/// When the log cannot be read, with the file and the remedy.
 pub fn recover(
     durable_log: &DurableLog,
     keyspace: &Arc<Keyspace>,
@@ -114,7 +115,7 @@ pub fn recover(
     recover_and_search(loaded, operator, accepts_losses, loading, None)
 }
 
-/// The same, and shows the records to a search.
+/// Does the work of [`recover`], and shows the records to a search.
 pub(super) fn recover_and_search(
     (durable_log, keyspace, log_directory): (&DurableLog, &Arc<Keyspace>, &LogDirectory),
     operator: &dyn Operator,
@@ -177,7 +178,7 @@ pub(super) fn recover_and_search(
     durable_log.note_wanted();
     keyspace.begin_logging();
     if has_losses {
-        // What a primary sends from there on would be applied to other data than its own.
+        // The data may differ from the primary's, so its later stream must not be applied.
         keyspace.locks().move_to(None);
     }
     if let Err(error) = log_directory.clear_others(&dir) {
@@ -187,7 +188,7 @@ pub(super) fn recover_and_search(
     Ok(())
 }
 
-/// A number of bytes in a unit that fits.
+/// Formats a number of bytes in a fitting unit.
 fn amount(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),
@@ -196,11 +197,11 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// Whether there has ever been a record in the log of a data directory. One that was begun at run time holds what was
-/// there then, even if that was nothing.
+/// Returns true if the log of a data directory has ever had a record. Always true for a log that was created at run
+/// time: it holds the keys of that moment, even if there were none.
 ///
 /// # Errors
-/// When the directory cannot be read. What is wrong with the log itself, [`recover`] says.
+/// When the directory cannot be read. Errors of the log itself are reported by [`recover`].
 pub fn was_ever_written(log_directory: &LogDirectory) -> Result<bool, RecoveryError> {
     let dir = log_directory.current()?;
     if !log_directory.is_first(&dir) || !log_directory.is_log(&dir)? {
@@ -211,24 +212,24 @@ pub fn was_ever_written(log_directory: &LogDirectory) -> Result<bool, RecoveryEr
     Ok(opened.map_or(true, |(wal, _)| wal.was_ever_written()))
 }
 
-/// Notes at the end of a log, which no server uses, that its data are those of no stream: some of it is lost. Where
-/// there is no log, or an empty one, nothing is done.
+/// Appends a record to an unused log that says that its data has no offset in a replication stream, because some of
+/// it is lost. Does nothing if there is no log or it is empty.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the log cannot be written.
 pub fn leave_stream(dir: &Path) -> Result<(), tierce_storage::Error> {
     let (disk, options) = (Arc::new(OsDisk), LogOptions::default().wal);
     match Wal::open_idle_on(disk, dir, options, |_| Ok(())) {
         Ok((wal, recovery)) if recovery.records > 0 => {
-            wal.append(&tierce_keyspace::log::no_place())?;
+            wal.append(&tierce_keyspace::log::no_position())?;
             wal.close()
         }
-        // A store of another kind.
+        // This is another kind of store.
         _ => Ok(()),
     }
 }
 
-/// Has `tell` called each time that so much more was loaded.
+/// Returns a function that calls `tell` each time [`TELL_EVERY_BYTES`] more were loaded.
 fn now_and_then(mut tell: impl FnMut(u64)) -> impl FnMut(u64) {
     let mut told = 0;
     move |bytes| {
@@ -239,11 +240,11 @@ fn now_and_then(mut tell: impl FnMut(u64)) -> impl FnMut(u64) {
     }
 }
 
-/// Loads the log in `dir`, and the places of what it says is on disk beside it, into a keyspace, telling
-/// `tell` now and then how many bytes that were.
+/// Loads the log in `dir`, with the locations of the values on disk that it refers to, into a keyspace. Regularly
+/// tells `tell` how many bytes are loaded.
 ///
 /// # Errors
-/// When the log cannot be read, or, unless that is accepted, has lost values.
+/// When the log cannot be read, or has lost values and that is not accepted.
 pub fn replay(
     keyspace: &Arc<Keyspace>,
     disk: Arc<dyn Disk>,
@@ -270,7 +271,8 @@ fn load(
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = options.loaders.unwrap_or_else(cores).get();
-    let cold_dir = dir.parent().map(cold_dir).unwrap_or_default();
+    let data_dir = dir.parent().unwrap_or(Path::new(""));
+    let cold_dir = cold_dir(data_dir);
     let cold_failed = |error| RecoveryError::of(&cold_dir, error);
     let cold_options = options.cold.clone();
     open_cold(keyspace, Arc::clone(disk), &cold_dir, cold_options).map_err(cold_failed)?;
@@ -289,21 +291,21 @@ fn load(
     let (wal, recovery) = opened.map_err(failed)?;
     let finished = replay.finish();
     finished.map_err(|error| RecoveryError::Operation { dir: dir.to_owned(), error })?;
-    // A thread that starts may get memory that was used here. It would keep what it does not need of it.
+    // Free memory first. A thread that starts now may inherit memory of this load, and would keep the surplus.
     crate::memory::collect();
     wal.start_threads(dir).map_err(failed)?;
     if let Some(store) = keyspace.cold_store() {
         let flaws = store.flaws();
         if !flaws.is_empty() {
-            losses.judge(keyspace, &cold_dir, flaws)?;
+            losses.check(keyspace, data_dir, flaws)?;
         }
         store.finish_recovery_with_losses().map_err(cold_failed)?;
     }
     Ok((wal, recovery))
 }
 
-/// Gives a keyspace that is about to be loaded from a log the values that the log may refer to; where
-/// there are none, nothing is made.
+/// Opens the spilled values that the log may refer to, for a keyspace about to be loaded. Creates nothing if there
+/// are none.
 ///
 /// # Errors
 /// When they cannot be opened.
@@ -313,7 +315,7 @@ fn open_cold(
     dir: &Path,
     options: ColdOptions,
 ) -> Result<(), tierce_storage::Error> {
-    // It may be empty: an old part of the log may refer to values that are no longer needed.
+    // The store may be empty: an old part of the log may refer to values that are no longer needed.
     let is_there = disk.list(dir).is_ok();
     if is_there && keyspace.cold_store().is_none() {
         let store = ColdStore::open(disk, dir, options)?;
@@ -322,25 +324,24 @@ fn open_cold(
     Ok(())
 }
 
-/// What to do when values are gone that the log says are on disk.
+/// Policy for values on disk that the log refers to and that are missing.
 pub enum Losses<'l> {
-    /// Nothing is loaded.
+    /// Loading fails.
     Refuse,
-    /// It is logged, and reading such a value is an error.
+    /// The operator is told, and reading such a value is an error.
     Accept(&'l dyn Operator),
 }
 
 impl Losses<'_> {
-    fn judge(
+    fn check(
         self,
         keyspace: &Keyspace,
         dir: &Path,
-        mut flaws: Vec<tierce_storage::Error>,
+        flaws: Vec<tierce_storage::Error>,
     ) -> Result<(), RecoveryError> {
         let lost = LostValues::find(keyspace, EXAMPLES_MAX);
         let Self::Accept(operator) = self else {
-            let (dir, error) = (dir.to_owned(), flaws.swap_remove(0));
-            return Err(RecoveryError::Lost { dir, error, keys: lost.keys });
+            return Err(RecoveryError::Lost { dir: dir.to_owned(), flaws, keys: lost.keys });
         };
         for flaw in flaws {
             let line = format_args!("Values on disk are gone: {flaw}");

@@ -1,4 +1,4 @@
-//! Who can reach the server: open ports, and certificates that end.
+//! Checks of access to the server: open ports, and certificates that expire.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,11 @@ use super::finding::Finding;
 
 const DAY_S: i64 = 24 * 3600;
 
-/// Authorities need a few days to issue a certificate, and people a few to remember.
+/// Minimum remaining days: authorities need a few days to issue a certificate, and people a few to
+/// remember.
 const CERTIFICATE_DAYS_MIN: i64 = 14;
 
-/// All that is to be said. `now_s` is in Unix seconds.
+/// Returns all findings. `now_s` is in Unix seconds.
 pub fn findings(settings: &Settings, now_s: i64) -> Vec<Finding> {
     let mut findings: Vec<Finding> = open_ports(settings).into_iter().collect();
     match tierce_server::certificates_end(settings) {
@@ -30,13 +31,13 @@ pub fn findings(settings: &Settings, now_s: i64) -> Vec<Finding> {
     findings
 }
 
-/// A port that other machines reach, with no password.
+/// Reports a port without password that other machines can reach.
 fn open_ports(settings: &Settings) -> Option<Finding> {
     const PROTECTED: DirectiveId = DirectiveId::of("protected-mode");
     let ports = [settings.port(), settings.tls_port(), settings.memcached_port()];
     let port = ports.into_iter().find(|port| *port != 0)?;
     let remote = settings.bind().into_iter().find(|address| !is_loopback(address))?;
-    // A file of users that is wrong is told elsewhere.
+    // A malformed file of users is reported elsewhere.
     if !tierce_server::is_open(settings).unwrap_or(false) {
         return None;
     }

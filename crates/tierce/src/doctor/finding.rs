@@ -1,11 +1,11 @@
-//! What the doctor finds: what it is, why it matters, and the command that mends it.
+//! A finding of the doctor: the problem, its consequence, and the command that fixes it.
 
 use std::fmt::{self, Display};
 use std::io;
 
 use tierce_engine::log::Colour;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gravity {
     /// The server runs, less well than it could.
@@ -14,16 +14,16 @@ pub enum Gravity {
     Serious,
 }
 
-/// One thing that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub gravity: Gravity,
-    /// What is wrong, with the figures that were read or measured.
+    /// The problem, with the figures that were read or measured.
     pub what: String,
-    /// Why it matters.
+    /// Its consequence.
     pub why: String,
-    /// The command or the line of the configuration that mends it.
+    /// The command or the line of the configuration that fixes it.
     pub mend: String,
 }
 
@@ -48,7 +48,7 @@ impl Finding {
 
 impl Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Findings are for the standard output.
+        // Findings go to the standard output.
         let label = match self.gravity {
             Gravity::Serious => Colour::Red.paint("SERIOUS", &io::stdout()),
             Gravity::Advice => Colour::Yellow.paint("advice ", &io::stdout()),
@@ -59,7 +59,7 @@ impl Display for Finding {
     }
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes for people.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
     let (mut value, mut unit) = (count as f64, 0);

@@ -1,4 +1,4 @@
-//! Settings of the kernel, and limits of the process.
+//! Checks of the kernel's settings, and of the limits of the process.
 
 use tierce_config::{DirectiveId, Settings};
 
@@ -9,10 +9,10 @@ use super::machine::Machine;
 const FAST_CLOCKS: [&str; 5] =
     ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource"];
 
-/// Locked memory that the queues of spilled values take, on kernels that count it.
+/// Locked memory for the queues of spilled values, on kernels that count it.
 const LOCKED_BYTES: u64 = 8 << 20;
 
-/// All that is to be said about the kernel.
+/// Returns all findings about the kernel.
 pub fn findings(machine: &Machine, settings: &Settings) -> Vec<Finding> {
     let checks = [
         huge_pages(machine),
@@ -27,7 +27,7 @@ pub fn findings(machine: &Machine, settings: &Settings) -> Vec<Finding> {
     checks.into_iter().flatten().collect()
 }
 
-/// The program switches them off for itself; where that failed, they matter.
+/// Checks huge pages. The program disables them for itself; they matter only if that failed.
 fn huge_pages(machine: &Machine) -> Option<Finding> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     let status = machine.text("proc/self/status").unwrap_or_default();
@@ -120,7 +120,8 @@ fn descriptors(machine: &Machine, settings: &Settings) -> Option<Finding> {
     })
 }
 
-/// Before Linux 5.12, the queues of io_uring count as locked memory.
+/// Checks the limit of locked memory. Before Linux 5.12, the queues of io_uring count as locked
+/// memory.
 fn locked_memory(machine: &Machine, settings: &Settings) -> Option<Finding> {
     const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
     let release = machine.text("proc/sys/kernel/osrelease")?;
@@ -137,7 +138,7 @@ fn locked_memory(machine: &Machine, settings: &Settings) -> Option<Finding> {
     })
 }
 
-/// `maxmemory` against what there is: the machine's memory, or the limit of a container.
+/// Checks `maxmemory` against the machine's memory, or the limit of a container.
 fn memory(machine: &Machine, settings: &Settings) -> Option<Finding> {
     const MAXMEMORY: DirectiveId = DirectiveId::of("maxmemory");
     let group = machine.memory_limit();

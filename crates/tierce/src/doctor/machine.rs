@@ -1,6 +1,6 @@
-//! What the kernel says about this machine, in `/proc` and `/sys`.
+//! The kernel's data on this machine, in `/proc` and `/sys`.
 //!
-//! A file that is missing is no finding: containers and other kernels lack some of them.
+//! A missing file is not a finding: containers and other kernels lack some of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one with this root directory.
+    /// Returns the machine with this root directory.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The text of a file below the root, without blanks at its ends.
+    /// Returns the text of a file below the root, trimmed.
     pub fn text(&self, path: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(path.trim_start_matches('/'))).ok()?;
         Some(text.trim().to_owned())
     }
 
-    /// A file that holds a number.
+    /// Returns the number in a file.
     pub fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
 
-    /// A number of `/proc/meminfo`, in bytes.
+    /// Returns a number of `/proc/meminfo`, in bytes.
     pub fn memory(&self, name: &str) -> Option<u64> {
         let text = self.text("proc/meminfo")?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -36,7 +36,7 @@ impl Machine {
         Some(kilobytes.saturating_mul(1024))
     }
 
-    /// The hard limit of a resource in `/proc/self/limits`; `u64::MAX` for none.
+    /// Returns the hard limit of a resource in `/proc/self/limits`; `u64::MAX` for none.
     pub fn hard_limit(&self, name: &str) -> Option<u64> {
         let text = self.text("proc/self/limits")?;
         let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -46,13 +46,13 @@ impl Machine {
         }
     }
 
-    /// The least memory limit of the control groups that this process is in, in bytes.
+    /// Returns the lowest memory limit of the control groups of this process, in bytes.
     pub fn memory_limit(&self) -> Option<u64> {
         let groups = self.text("proc/self/cgroup")?;
         groups.lines().filter_map(|line| self.limit_of_group(line)).min()
     }
 
-    /// The limit of a line `number:controllers:path`, or of a group above it.
+    /// Returns the limit of the group in a line `number:controllers:path`, or of a group above it.
     fn limit_of_group(&self, line: &str) -> Option<u64> {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
@@ -67,11 +67,11 @@ impl Machine {
             let group = group.to_string_lossy();
             self.number(&format!("{folder}/{}/{file}", group.trim_start_matches('/')))
         };
-        // Without a limit, the first version has a very large number.
+        // In the first version, a very large number means no limit.
         Path::new(path).ancestors().filter_map(of).filter(|limit| *limit < 1 << 60).min()
     }
 
-    /// The type of the file system with this directory, which is absolute, by `/proc/self/mountinfo`.
+    /// Returns the type of the file system of an absolute directory, from `/proc/self/mountinfo`.
     pub fn file_system(&self, dir: &Path) -> Option<String> {
         let text = self.text("proc/self/mountinfo")?;
         let mounts = text.lines().filter_map(|line| {
@@ -79,12 +79,12 @@ impl Machine {
             let point = mount.split(' ').nth(4)?.replace("\\040", " ");
             Some((PathBuf::from(point), rest.split(' ').next()?.to_owned()))
         });
-        // Of two on one point, the later one hides the other.
+        // Of two mounts on one point, the later one hides the other.
         let above = mounts.filter(|(point, _)| dir.starts_with(point));
         above.max_by_key(|(point, _)| point.components().count()).map(|(_, kind)| kind)
     }
 
-    /// Whether a process holds a lock on the file with this inode number.
+    /// Returns true if a process holds a lock on the file with this inode number.
     pub fn is_locked(&self, inode: u64) -> bool {
         let Some(text) = self.text("proc/locks") else { return false };
         let inode = inode.to_string();

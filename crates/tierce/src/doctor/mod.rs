@@ -1,8 +1,8 @@
-//! `tierce doctor`: what is wrong with this machine or this configuration.
+//! `tierce doctor`: problems of this machine or this configuration.
 //!
 //! It reads the same sources as the server, and changes nothing: a server that runs on the data directory is not
 //! disturbed. `kernel` reads `/proc` and `/sys` through a [`Machine`], which tests replace by a directory of their own;
-//! `storage` measures the disk; `access` looks at ports and certificates.
+//! `storage` measures the disk; `access` checks ports and certificates.
 
 mod access;
 mod finding;
@@ -42,17 +42,17 @@ pub struct DoctorArgs {
     server: Vec<OsString>,
 }
 
-/// Serious findings.
+/// Exit code for serious findings.
 const SERIOUS: u8 = 1;
 
-/// The report ends with it and a verdict.
+/// Last line of the report, before the summary.
 const CHECKED: &str = "checked: configuration, kernel settings, limits, memory, data directory and disk, ports, certificates";
 
-/// There is nothing to examine.
+/// Exit code for a wrong configuration.
 const WRONG_CONFIGURATION: u8 = 2;
 
 impl DoctorArgs {
-    /// Examines and tells.
+    /// Examines the machine and prints the findings.
     pub fn run(self) -> ExitCode {
         let loaded = match self.load() {
             Ok(loaded) => loaded,
@@ -84,7 +84,7 @@ impl DoctorArgs {
     }
 }
 
-/// All findings, the serious ones first, and what was measured.
+/// Returns all findings, the serious ones first, and the measurement.
 fn examine(machine: &Machine, loaded: &Loaded, now_s: i64) -> (Vec<Finding>, Option<String>) {
     let settings: &Settings = &loaded.settings;
     let mut findings = kernel::findings(machine, settings);

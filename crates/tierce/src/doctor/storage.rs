@@ -1,4 +1,4 @@
-//! The data directory: its file system, its space, and whether its disk does what `fsync` asks.
+//! Checks of the data directory: its file system, its space, and if its disk honours `fsync`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,29 +11,29 @@ use tierce_config::{DirectiveId, Settings};
 use super::finding::{Finding, bytes};
 use super::machine::Machine;
 
-/// The measurement ends at whichever comes first.
+/// Limits of the measurement; it ends at whichever comes first.
 const SYNCS_MAX: u32 = 2000;
 const MEASURED_FOR: Duration = Duration::from_millis(500);
 
-/// More syncs in a second than any device can make durable: the fastest ones with a protected cache need 20 us each.
+/// Upper bound of plausible syncs per second: the fastest devices, with a protected cache, need 20 us each.
 const SYNCS_PER_SECOND_BELIEVABLE: f64 = 50_000.0;
 
-/// Fewer than this, and clients wait for each other with `appendfsync always`.
+/// Syncs per second below which clients wait for each other with `appendfsync always`.
 const SYNCS_PER_SECOND_SLOW: f64 = 100.0;
 
 /// Free space below which writes may soon fail.
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
-/// What was measured, and what it means.
+/// Result of the checks.
 #[derive(Debug, Default)]
 pub struct Storage {
-    /// What is wrong.
+    /// The problems.
     pub findings: Vec<Finding>,
-    /// A line on the measurement.
+    /// A line with the measurement.
     pub measured: Option<String>,
 }
 
-/// Looks at the data directory. If it does not exist yet, at the directory in which it would be made.
+/// Checks the data directory. If it does not exist yet, checks the directory in which it would be created.
 pub fn look_at(machine: &Machine, settings: &Settings) -> Storage {
     const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
     const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
@@ -70,7 +70,7 @@ pub fn look_at(machine: &Machine, settings: &Settings) -> Storage {
     storage
 }
 
-/// Whether files can be made there: in the data directory, or in that where it would be made.
+/// Checks that files can be created in the data directory, or in the directory where it would be created.
 fn access(there: &Path, dir: &Path) -> Option<Finding> {
     use rustix::fs::{Access, access};
     let error = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
@@ -86,14 +86,14 @@ fn access(there: &Path, dir: &Path) -> Option<Finding> {
     ))
 }
 
-/// The name of this process' user, or its number. The variable USER still names another one below sudo -u.
+/// Returns the name of this process' user, or its number. Below sudo -u, the variable USER still names another user.
 fn user_name() -> String {
     let id = rustix::process::getuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     name_of_user(&users, &id).unwrap_or(&id).to_owned()
 }
 
-/// The name of a user in the lines of `/etc/passwd`: `name:password:id:...`.
+/// Returns the name of a user from the lines of `/etc/passwd`: `name:password:id:...`.
 fn name_of_user<'a>(users: &'a str, id: &str) -> Option<&'a str> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -102,7 +102,7 @@ fn name_of_user<'a>(users: &'a str, id: &str) -> Option<&'a str> {
     })
 }
 
-/// A file system of this type does not keep what is written, or not reliably.
+/// Reports a file system of a type that does not keep data reliably.
 fn suits(dir: &Path, kind: &str) -> Option<Finding> {
     let why = match kind {
         "tmpfs" | "ramfs" => "It is in memory: the data are gone after a reboot.",
@@ -122,7 +122,8 @@ fn suits(dir: &Path, kind: &str) -> Option<Finding> {
     Some(Finding::serious(format!("dir {} is on {kind}.", dir.display()), why, mend))
 }
 
-/// Whether a lock is held on a file in the directory or in one of its folders. Nothing is opened or locked for that.
+/// Returns true if a lock is held on a file in the directory or one of its folders, without opening or locking
+/// anything.
 fn is_in_use(machine: &Machine, dir: &Path) -> bool {
     let folders = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut folders = std::iter::once(dir.to_owned()).chain(folders);
@@ -166,7 +167,7 @@ impl Space {
     }
 }
 
-/// Bytes of all files below a directory. What cannot be read does not count.
+/// Returns the bytes of all files below a directory. Unreadable files do not count.
 fn size_of(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {
@@ -177,7 +178,7 @@ fn size_of(dir: &Path) -> u64 {
     sizes.sum()
 }
 
-/// How fast writes of one page were made durable.
+/// Rate of durable writes of one page.
 #[derive(Debug)]
 struct Syncs {
     count: u32,
@@ -185,7 +186,7 @@ struct Syncs {
 }
 
 impl Syncs {
-    /// Writes into a file without a name, which needs no cleaning up.
+    /// Measures with a file without a name, which needs no cleaning up.
     fn measure(dir: &Path) -> io::Result<Self> {
         let file = unnamed(dir)?;
         let page = [0x5a; 4096];

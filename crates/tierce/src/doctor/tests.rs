@@ -1,4 +1,4 @@
-//! Each finding, both ways, on machines that are directories.
+//! Tests of each finding, present and absent, on machines that are directories.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use super::finding::Gravity::{self, Advice, Serious};
 use super::machine::Machine;
 use super::*;
 
-/// A healthy machine: files below its root.
+/// Files of a healthy machine, below its root.
 const HEALTHY: &[(&str, &str)] = &[
     ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
     ("proc/self/status", "Name:\ttierce\nTHP_enabled:\t1\n"),
@@ -64,14 +64,14 @@ impl World {
         Self { root, data: TempDir::new() }
     }
 
-    /// Findings but those that depend on the disk of this test.
+    /// Returns the findings, except those that depend on the disk of this test.
     fn findings(&self, line: &str) -> Vec<Finding> {
         let line = format!("--dir {} --appendonly no {line}", self.data.path().display());
         examine(&Machine::at(self.root.path()), &loaded(&line), 0).0
     }
 }
 
-/// One finding of this gravity with these words, where the healthy machine has none.
+/// Checks that there is one finding of this gravity with these words; the healthy machine has none.
 #[track_caller]
 fn check(changes: &[(&str, &str)], line: &str, gravity: Gravity, words: &str) {
     let findings = World::new(changes).findings(line);
@@ -188,7 +188,7 @@ fn limits_of_containers_count() {
 fn file_systems_that_keep_nothing() {
     let on = |kind: &str| {
         let world = World::new(&[]);
-        // The longest mount point that fits wins, whatever the order.
+        // The longest matching mount point wins, whatever the order.
         let data = fs::canonicalize(world.data.path()).expect("there");
         let text = format!(
             "2 1 0:5 / {} rw shared:1 - {kind} x rw\n1 0 8:1 / / rw - ext4 /dev/sda1 rw\n",

@@ -1,4 +1,4 @@
-//! `tierce completions`: what shells need to complete the command line.
+//! `tierce completions`: scripts for shells to complete the command line.
 
 use clap::{Args, ValueEnum};
 use clap_complete::{generate, shells};
@@ -25,7 +25,7 @@ enum Shell {
 }
 
 impl CompletionsArgs {
-    /// Prints them.
+    /// Prints the completions.
     pub fn run(&self) {
         let mut script = Vec::new();
         let mut program = tools::program_with_directives();

@@ -31,12 +31,12 @@ pub struct ManArgs {
 struct Page {
     name: String,
     section: u8,
-    /// In the language of troff.
+    /// Text in troff.
     text: String,
 }
 
 impl ManArgs {
-    /// Prints or writes.
+    /// Prints or writes the pages.
     pub fn run(&self) -> io::Result<ExitCode> {
         let pages = pages()?;
         if let Some(dir) = &self.into {
@@ -89,14 +89,14 @@ fn of_a_command(name: String, command: clap::Command) -> io::Result<Page> {
     let synopsis = synopsis(&command);
     man(command).render(&mut text)?;
     let text = String::from_utf8_lossy(&text).replace('`', "");
-    // The names of clap's sections: its synopsis leaves the values of options out, and the example is "extra".
+    // Fix clap's sections: its synopsis lacks the values of options, and it names the example "extra".
     let text = text.replace(".SH EXTRA\nExample:\n", ".SH EXAMPLES\n");
     let (before, rest) = text.split_once(".SH SYNOPSIS\n").unwrap_or((&text, ""));
     let (_, after) = rest.split_once('\n').unwrap_or_default();
     Ok(Page { name, section: 1, text: format!("{before}.SH SYNOPSIS\n{synopsis}{after}") })
 }
 
-/// How a tool is called, with the values of its options.
+/// Returns the synopsis of a tool, with the values of its options.
 fn synopsis(command: &clap::Command) -> String {
     let called = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let mut line = vec![bold(called)];
@@ -251,7 +251,7 @@ fn describe(roff: &mut Roff, directive: &Directive) {
     roff.text([roman(about)]);
 }
 
-/// Without the marks of Markdown.
+/// Removes Markdown markup.
 fn plain(text: &str) -> String {
     text.replace('`', "").replace("[acl.md](acl.md)", "docs/acl.md")
 }

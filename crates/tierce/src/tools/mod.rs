@@ -1,4 +1,4 @@
-//! The tools of the program: one table for the help, the man pages, the completions and what runs.
+//! The tools of the program: one table for the help, the man pages, the completions and the dispatch.
 
 pub(crate) mod completions;
 pub(crate) mod man;
@@ -18,7 +18,7 @@ use crate::upkeep::{CheckArgs, RepairArgs};
 use completions::CompletionsArgs;
 use man::ManArgs;
 
-/// What `tierce NAME` runs instead of the server.
+/// Tools that `tierce NAME` runs instead of the server.
 pub const TOOLS: &[Tool] = &[
     Tool { name: "bench", about: "Measure a server under load, or compare two." },
     Tool { name: "race", about: "Measure the storage engine against the disk it is on." },
@@ -37,7 +37,7 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "completions", about: "Print the completions of a shell." },
 ];
 
-/// The command line of a tool, and an example of it.
+/// Returns the command line of a tool, and an example.
 fn row(name: &str) -> (Command, &'static str) {
     match name {
         "bench" => (args::<BenchArgs>(), "tierce bench -p 6379 -c 50 -P 16 -t get,set"),
@@ -63,25 +63,25 @@ fn args<A: Args>() -> Command {
     A::augment_args(Command::new("tool"))
 }
 
-/// The command line of the tool of this name, with its help.
+/// Returns the command line of a tool, with its help.
 pub fn command(tool: &Tool) -> Command {
     let (command, example) = row(tool.name);
     command.name(tool.name).max_term_width(80).after_help(format!("Example:\n  {example}"))
 }
 
-/// Parses what follows the name of a tool, or prints help or what is wrong, and ends the program.
+/// Parses the arguments of a tool. On a request for help or an error it prints the text and ends the program.
 pub fn parse<A: Args + FromArgMatches>(name: &str, args: Vec<OsString>) -> A {
     let tool = TOOLS.iter().find(|tool| tool.name == name).expect("a tool of the table");
     let called = format!("tierce {name}");
     let command = command(tool).bin_name(&called).display_name(&called);
-    // For tools like redis-benchmark -h is the host. Without one, help is meant.
+    // Some tools, like redis-benchmark, use -h for the host. Without a host, it means help.
     let args = if args == ["-h"] { vec!["--help".into()] } else { args };
     let words = std::iter::once(OsString::from(called)).chain(args);
     let matches = command.get_matches_from(words);
     A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The program as clap sees it: for what is generated. The server's own command line is parsed by `tierce-config`.
+/// Returns the program for clap's generators. The server's own command line is parsed by `tierce-config`.
 pub fn program() -> Command {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
@@ -118,7 +118,7 @@ pub fn program() -> Command {
         .subcommands(TOOLS.iter().map(command))
 }
 
-/// The same with an option for each directive.
+/// Returns the program with an option for each directive.
 pub fn program_with_directives() -> Command {
     DirectiveId::all()
         .map(DirectiveId::directive)

@@ -1,6 +1,6 @@
-//! Byte strings in JSON: a string if they are valid UTF-8, else `{"base64":"…"}`.
+//! Byte strings in JSON: a string if they are valid UTF-8, otherwise `{"base64":"…"}`.
 //!
-//! An object cannot be mistaken for a string, so no text needs escaping.
+//! An object is never mistaken for a string, so no text needs escaping.
 
 use std::fmt;
 

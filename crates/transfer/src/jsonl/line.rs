@@ -1,4 +1,4 @@
-//! The kinds of lines, as types that serde reads. `write.rs` writes the same members.
+//! The kinds of lines, as types for serde. `write.rs` writes the corresponding members.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tierce_collections::stream::StreamId;
 
 use super::bytes::Bytes;
 
-/// What a line is about. The rest of it is passed over.
+/// Type of a line. The other members are ignored.
 #[derive(Deserialize)]
 pub(super) struct Tag {
     #[serde(rename = "type")]
@@ -35,14 +35,14 @@ pub(super) enum LineKind {
 pub(super) struct Header {
     pub(super) format: String,
     pub(super) version: u64,
-    /// When the file was written, as Unix time.
+    /// Unix time at which the file was written.
     pub(super) written_ms: Option<i64>,
 }
 
 /// The last line of a file.
 #[derive(Deserialize)]
 pub(super) struct End {
-    /// How many keys came before it.
+    /// Number of keys before this line.
     pub(super) keys: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Script {
     pub(super) source: Bytes,
 }
 
-/// A key, or a part of one.
+/// A key, or a part of its value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyLine<V> {
@@ -68,20 +68,20 @@ pub(super) struct KeyLine<V> {
     #[serde(default)]
     pub(super) db: u64,
     pub(super) key: Bytes,
-    /// When it expires, as Unix time.
+    /// Expiry, as Unix time.
     #[serde(default)]
     pub(super) expires_ms: Option<u64>,
     /// The flags that a client of memcached gave the value.
     #[serde(default)]
     pub(super) flags: u32,
-    /// Whether a client of memcached has marked the value as stale.
+    /// True if a memcached client marked the value as stale.
     #[serde(default)]
     pub(super) stale: bool,
-    /// Whether some client of memcached was told to replace the stale value.
+    /// True if a memcached client was told to replace the stale value.
     #[serde(default)]
     pub(super) won: bool,
     pub(super) value: V,
-    /// Whether the next line has more of the value.
+    /// True if the next line continues the value.
     #[serde(default)]
     pub(super) more: bool,
 }
@@ -90,7 +90,7 @@ pub(super) struct KeyLine<V> {
 #[derive(Deserialize)]
 pub(super) struct Scored(pub(super) Bytes, pub(super) Score);
 
-/// A field of a hash: name, value, and when it expires.
+/// A field of a hash: name, value and expiry.
 #[derive(Deserialize)]
 pub(super) struct Field(
     pub(super) Bytes,
@@ -113,7 +113,7 @@ pub(super) enum StreamElement {
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
     pub(super) id: Id,
-    /// Names and values in turn.
+    /// Names and values, alternating.
     pub(super) fields: Vec<Bytes>,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Group {
     pub(super) entries_read: Option<u64>,
 }
 
-/// A consumer of a group that came before.
+/// A consumer of an earlier group.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Consumer {
@@ -145,7 +145,7 @@ pub(super) struct Consumer {
     pub(super) active_ms: Option<u64>,
 }
 
-/// Entries that were delivered to a consumer that came before.
+/// Entries that are pending for an earlier consumer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pending {
@@ -156,7 +156,7 @@ pub(super) struct Pending {
     pub(super) ids: Vec<Id>,
 }
 
-/// The identity of a stream's entry, as the text `ms-seq`.
+/// ID of a stream entry, as the text `ms-seq`.
 #[derive(Clone, Copy)]
 pub(super) struct Id(pub(super) StreamId);
 

@@ -1,6 +1,6 @@
 //! Reads lines into a keyspace.
 //!
-//! A key is assembled outside of the keyspace, and stored with its last line. If a later line is invalid, the stored
+//! A key is assembled outside the keyspace, and stored with its last line. If a later line is invalid, the stored
 //! keys are dropped too: an import is all or nothing.
 
 use std::io::BufRead;
@@ -21,25 +21,25 @@ use super::{FORMAT, VERSION};
 use crate::persistence::library_name;
 use crate::persistence::values::{Assembly, Flaw};
 
-/// Why a line is refused.
+/// Reason why a line is refused.
 type Refused = String;
 
-/// What a file had.
+/// Totals of a file.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Read {
     pub(crate) keys: u64,
-    /// Keys that were left out because their collection has no elements.
+    /// Number of keys left out because their collection has no elements.
     pub(crate) empty: u64,
-    /// When the file was written, if it says so.
+    /// Time at which the file was written, if the header states it.
     pub(crate) written_ms: Option<i64>,
-    /// The lines with code, which is stored and has not been compiled.
+    /// Lines with code, which is stored but not yet compiled.
     pub(crate) code: Vec<CodeLine>,
 }
 
 /// A line with code.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeLine {
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) number: u64,
     pub(crate) kind: CodeKind,
     pub(crate) name: Vec<u8>,
@@ -51,21 +51,21 @@ pub(crate) struct Reader<'a, R> {
     keyspace: &'a Keyspace,
     /// The line that was read last.
     line: Vec<u8>,
-    /// Its number, from 1.
+    /// Number of `line`, from 1.
     number: u64,
     offset: u64,
-    /// The value whose lines are not complete.
+    /// The value with lines still missing.
     value: Option<Value>,
     has_header: bool,
     has_ended: bool,
     read: Read,
 }
 
-/// Why a file is refused.
+/// Reason why a file is refused.
 pub(crate) enum Failure {
-    /// It cannot be read.
+    /// The file cannot be read.
     Io(std::io::Error),
-    /// This line is wrong.
+    /// This line is invalid.
     Line { number: u64, reason: String },
 }
 
@@ -84,12 +84,12 @@ impl<'a, R: BufRead> Reader<'a, R> {
         }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Takes the next line; `None` after the last one.
+    /// Reads the next line; `None` after the last one.
     pub(crate) fn next_line(&mut self, locks: &mut ShardLocks<'_>) -> Result<Option<()>, Failure> {
         self.line.clear();
         self.offset += self.input.read_until(b'\n', &mut self.line).map_err(Failure::Io)? as u64;
@@ -103,7 +103,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         taken.map_err(|reason| Failure::Line { number: self.number, reason })
     }
 
-    /// What the whole file had.
+    /// Returns the totals of the whole file.
     pub(crate) fn into_read(self) -> Read {
         self.read
     }
@@ -194,7 +194,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(())
     }
 
-    /// Takes a line of a key, whose part of the value `add` takes, and stores the key if that was its last one.
+    /// Reads a line of a key: `add` takes its part of the value. Stores the key with its last line.
     fn key<V>(
         &mut self,
         kind: LineKind,
@@ -223,7 +223,7 @@ fn parse<'de, T: Deserialize<'de>>(line: &'de [u8]) -> Result<T, Refused> {
     serde_json::from_slice(line).map_err(|error| match error.column() {
         0 => error.to_string(),
         column => {
-            // serde_json counts lines as well, and always from 1 here.
+            // serde_json also counts lines, always from 1 here.
             let text = error.to_string();
             let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
             format!("{what}, at column {column}")
@@ -231,14 +231,14 @@ fn parse<'de, T: Deserialize<'de>>(line: &'de [u8]) -> Result<T, Refused> {
     })
 }
 
-/// Returns the name.
+/// Stores a library and returns its name.
 fn put_library(locks: &mut ShardLocks<'_>, library: &Library) -> Result<Vec<u8>, Refused> {
     let name = library_name(&library.source.0)?;
     CodeEditor::lock(locks).put(CodeKind::Library, &name, library.source.0.as_slice());
     Ok(name)
 }
 
-/// Returns the name.
+/// Stores a script and returns its name.
 fn put_script(locks: &mut ShardLocks<'_>, script: Script) -> Result<Vec<u8>, Refused> {
     let Script { name: Bytes(name), source: Bytes(source) } = script;
     if !(1..=CODE_NAME_LEN_MAX).contains(&name.len()) {
@@ -259,10 +259,10 @@ struct Value {
     body: Body,
 }
 
-/// Whether a key has been stored.
+/// Outcome of storing a key.
 enum Stored {
     Yes,
-    /// There are no keys without elements.
+    /// The key was left out: it has no elements.
     Empty,
 }
 
@@ -333,7 +333,7 @@ impl Value {
                 .map(|_| Stored::Yes)
                 .map_err(|error| error.to_string()),
             Err(Flaw::Empty) => {
-                // The last value wins, and this one is no key.
+                // The last value wins, and an empty one means no key.
                 db.remove(key);
                 Ok(Stored::Empty)
             }
@@ -348,7 +348,7 @@ enum Body {
     Stream(StreamBody),
 }
 
-/// Adds the part of a value that a line has; the type of the line decides which of these is called.
+/// Adds a line's part of the value. The type of the line selects the method.
 impl Body {
     fn add_bytes(&mut self, Bytes(bytes): Bytes) -> Result<(), Refused> {
         if let Self::String(string) = self {
@@ -376,8 +376,8 @@ impl Body {
     }
 }
 
-/// A stream that is being put together. A snapshot has the groups of a stream first, and then entries by turns with
-/// what is pending of them in any group.
+/// A stream under construction. A snapshot has the groups of a stream first, and then, alternating, entries and the
+/// pending entries of any group.
 struct StreamBody {
     stream: Stream,
     limits: StreamLimits,

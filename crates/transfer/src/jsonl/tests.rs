@@ -16,7 +16,7 @@ use tierce_keyspace::{
 use super::super::commands::Executor;
 use super::*;
 
-/// Exports before all deadlines.
+/// Time of the export, before all deadlines.
 const NOW_MS: i64 = 1_000;
 
 fn keyspace() -> Arc<Keyspace> {
@@ -48,7 +48,7 @@ fn imported(lines: &[u8]) -> Result<Arc<Keyspace>, String> {
     Ok(keyspace)
 }
 
-/// Deadline, what memcached left, and the parts of a value as text, in an order that does not depend on chance.
+/// Deadline, memcached attributes, and the parts of a value as text, in a deterministic order.
 type Content = (Option<i64>, ItemNote, Vec<String>);
 
 fn parts(collection: &SavedCollection<'_>, into: &mut Vec<String>) {
@@ -59,7 +59,7 @@ fn parts(collection: &SavedCollection<'_>, into: &mut Vec<String>) {
         CollectionPart::Stream(StreamEdit::Pending { group, consumer, delivery, ids }) => {
             format!("{group:?} {consumer:?} {delivery:?} {:?}", ids.collect::<Vec<_>>())
         }
-        // As in Redis, small sorted sets forget the sign of zero, so that is no part of a value.
+        // As in Redis, small sorted sets lose the sign of zero, so the sign is not compared.
         CollectionPart::Scored { member, score: 0.0 } => format!("{member:?} 0"),
         part => format!("{part:?}"),
     }));
@@ -71,7 +71,7 @@ type Keys = BTreeMap<(usize, Vec<u8>), Content>;
 /// Scripts and libraries by name.
 type Code = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// All keys with what is known of them, and all code.
+/// Returns all keys with their attributes, and all code.
 fn contents(keyspace: &Arc<Keyspace>) -> (Keys, Code) {
     let mut snapshot = Snapshot::begin(keyspace, &mut keyspace.locks(), NOW_MS).unwrap();
     let mut keys = BTreeMap::new();
@@ -119,7 +119,7 @@ fn is_list(value: &SavedValue<'_>) -> bool {
     matches!(value, SavedValue::Collection(collection) if collection.kind() == CollectionKind::List)
 }
 
-/// Text, bytes that are none, and what has to be escaped.
+/// Text, bytes that are not text, and bytes that need escaping.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         "[a-c]{1,2}".prop_map(String::into_bytes),
@@ -135,7 +135,7 @@ fn number(of: impl Into<i128>) -> Vec<u8> {
     of.into().to_string().into_bytes()
 }
 
-/// A command that writes.
+/// Generates a write command.
 fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let key = || "[a-f]".prop_map(String::into_bytes);
     let word = |text: &str| text.as_bytes().to_vec();
@@ -198,7 +198,7 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     ]
 }
 
-/// What a client of memcached may leave on a string.
+/// Generates the attributes that a memcached client may leave on a string.
 fn note() -> impl Strategy<Value = ItemNote> {
     (any::<u32>(), any::<bool>(), any::<bool>()).prop_map(|(flags, stale, won)| ItemNote {
         flags,
@@ -218,7 +218,7 @@ proptest! {
         let original = keyspace();
         let mut executor = Executor::new(Arc::clone(&original)).unwrap();
         for command in &commands {
-            // Some meet a key of another type, which changes nothing.
+            // Some commands fail on a key of another type, and change nothing.
             let _ = executor.execute(command);
         }
         let mut locks = original.locks();
@@ -241,7 +241,7 @@ proptest! {
         prop_assert_eq!(contents(&copy), contents(&original));
     }
 
-    /// Whatever a file contains, it is read or refused.
+    /// Any file is read or refused.
     #[test]
     fn no_line_panics(
         at in 0..1000_usize,
@@ -274,7 +274,7 @@ fn some_of_all_types() -> Vec<u8> {
     exported(&keyspace)
 }
 
-/// A collection and a string that take several lines, none of them much longer than it may be.
+/// A collection and a string that take several lines, none of them much above the length limit.
 #[test]
 fn long_values_are_divided() {
     let original = keyspace();
@@ -293,7 +293,7 @@ fn long_values_are_divided() {
         let id = format!("1-{at}");
         run(&[b"XCLAIM", b"stream", b"g", b"ann", b"0", id.as_bytes(), b"TIME", b"5", b"FORCE"]);
     }
-    // Characters that are cut by each multiple of the length, and bytes that are no text.
+    // Characters that cross each multiple of the length, and bytes that are not text.
     let text = format!("x{}", "ä€".repeat(300_000));
     run(&[b"SET", b"text", text.as_bytes()]);
     run(&[b"SET", b"bytes", &vec![0xfe; 1_000_000]]);
@@ -304,8 +304,8 @@ fn long_values_are_divided() {
     assert_eq!(contents(&imported(&lines).unwrap()), contents(&original));
 }
 
-/// Groups whose consumers have the same names, with entries that are pending in each. A snapshot has all groups before
-/// the first entry, and what is pending after the entries.
+/// Groups whose consumers have equal names, with entries pending in each. A snapshot has all groups before the
+/// first entry, and pending entries after the entries.
 #[test]
 fn what_is_pending_stays_in_its_group() {
     let original = keyspace();
@@ -367,7 +367,7 @@ fn a_wrong_line_is_named() {
     assert!(without.unwrap_err().starts_with("1: the first line"));
 }
 
-/// Each stream has a group `g` with a consumer `ann`, and an entry 5-5, before the elements that are wrong.
+/// Each stream has a group `g` with a consumer `ann`, and an entry 5-5, before the invalid elements.
 #[test]
 fn a_wrong_element_of_a_stream_is_named() {
     const HEAD: &str = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n\
@@ -424,7 +424,7 @@ fn a_wrong_element_of_a_stream_is_named() {
     assert_eq!(reason, "2: there is no entry 0-0");
 }
 
-/// A file that a person wrote: what has a default may be left out.
+/// A hand-written file may omit members that have a default.
 #[test]
 fn what_has_a_default_may_be_left_out() {
     let lines = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n\

@@ -13,16 +13,16 @@ use tierce_keyspace::{
 use super::{FORMAT, VERSION, bytes};
 use crate::persistence::SaveError;
 
-/// A line that has so many bytes ends, and the next one goes on with the value.
+/// Length after which a line ends and the next line continues the value.
 const LINE_LEN: usize = 256 * 1024;
 
-/// Pending entries in one element of a stream.
+/// Upper bound of pending entries in one element of a stream.
 const PENDING_IDS: usize = 1024;
 
-/// Writes all of a snapshot; how many keys and bytes that are. `told` is called with the keys so far.
+/// Writes a whole snapshot. Returns the number of keys and bytes. `told` is called with the keys so far.
 ///
 /// # Errors
-/// When the snapshot has lost something, or writing to `path` fails.
+/// Fails if the snapshot is incomplete, or if writing to `path` fails.
 pub(crate) fn write<W: Write>(
     out: W,
     path: &Path,
@@ -63,7 +63,7 @@ pub(crate) fn write<W: Write>(
     Ok((lines.out, keys, lines.bytes))
 }
 
-/// What comes before a value.
+/// Members of a line that precede its value.
 struct Head<'a> {
     kind: &'static str,
     db: DbIndex,
@@ -128,7 +128,7 @@ impl<W: Write> Lines<W> {
         }
     }
 
-    /// A string, whose parts are of the form that the whole has: text is not cut within a character.
+    /// Writes a string, in several lines if it is long. Text is never split inside a character.
     fn string(&mut self, head: &Head<'_>, value: &[u8]) -> io::Result<()> {
         let text = std::str::from_utf8(value).ok();
         let mut rest = 0..value.len();
@@ -156,7 +156,7 @@ impl<W: Write> Lines<W> {
         }
     }
 
-    /// Type, database and key, which are in each line of a value.
+    /// Writes type, database and key, which every line of a value has.
     fn place(&mut self, head: &Head<'_>) {
         let Head { kind, db, key, .. } = head;
         let begin = format!("{{\"type\":\"{kind}\",\"db\":{},\"key\":", db.get());
@@ -164,13 +164,13 @@ impl<W: Write> Lines<W> {
         bytes::write(&mut self.line, key);
     }
 
-    /// All that comes before a value in its first line.
+    /// Writes all members that precede a value in its first line.
     fn head(&mut self, head: &Head<'_>) {
         self.place(head);
         let ItemNote { flags, marks } = head.item;
         let mut attributes = String::new();
         if let Some(ms) = head.deadline_ms {
-            // Deadlines are positive: one that has come deletes its key.
+            // Deadlines are positive: a deadline in the past deletes its key.
             attributes += &format!(",\"expires_ms\":{}", ms.max(0));
         }
         if flags != 0 {
@@ -195,7 +195,7 @@ impl<W: Write> Lines<W> {
         self.end_line()
     }
 
-    /// Goes to the next element, in a new line if this one is long enough.
+    /// Begins the next element, in a new line if this one is long enough.
     fn next_element(&mut self, head: &Head<'_>) -> io::Result<()> {
         if self.line.len() >= LINE_LEN {
             self.line.extend_from_slice(b"],\"more\":true}");
@@ -203,7 +203,7 @@ impl<W: Write> Lines<W> {
             self.place(head);
             self.line.extend_from_slice(b",\"value\":[");
         } else if !self.line.ends_with(b"[") {
-            // No element ends with a bracket that opens.
+            // No element ends with an opening bracket.
             self.line.push(b',');
         }
         Ok(())
@@ -296,7 +296,7 @@ fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
             }
             line.extend_from_slice(b"}}");
         }
-        // `Lines::elements` divides pending entries. What is not known here must not be lost silently.
+        // `Lines::elements` splits pending entries. An unknown part must not be lost silently.
         part => return Err(io::Error::other(format!("the format has no element for {part:?}"))),
     }
     Ok(())
@@ -322,7 +322,7 @@ fn write_pending(
     Ok(())
 }
 
-/// Infinity is a text, since JSON has no number for it.
+/// Writes a score. Infinity is a text, since JSON has no number for it.
 fn write_score(line: &mut Vec<u8>, score: f64) -> io::Result<()> {
     match score {
         f64::INFINITY => line.extend_from_slice(b"\"inf\""),
@@ -332,7 +332,7 @@ fn write_score(line: &mut Vec<u8>, score: f64) -> io::Result<()> {
     Ok(())
 }
 
-/// The identity of an entry as JSON.
+/// ID of an entry as JSON.
 struct Id(StreamId);
 
 impl std::fmt::Display for Id {

@@ -1,7 +1,7 @@
-//! Data of Redis beside a log that Tierce loads: they are not read, and that deserves a word if they are newer.
+//! Detects Redis files that are newer than the log that Tierce loads. They are not read, so a warning is due.
 //!
-//! Someone may go back to Redis for a while, write there, and return. The log then has the data of before. Tierce's own
-//! snapshots name its version (`tierce-ver`), so what this server wrote itself causes no warning.
+//! A user may go back to Redis for a while, write there, and return. The log then has the earlier data. Tierce's
+//! own snapshots name its version (`tierce-ver`), so a snapshot that this server wrote causes no warning.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -14,8 +14,8 @@ use super::first_import::places_of_redis;
 use crate::config::Settings;
 use crate::persistence::values::VERSION_REMARK;
 
-/// What Redis wrote later than Tierce wrote the log in this directory, in the order in which Redis looks for it. To be
-/// called before the log is opened, which changes its files.
+/// Returns the first Redis file that was written later than the log in this directory, in the order in which Redis
+/// looks for its files. Call it before the log is opened, because opening changes its files.
 #[must_use]
 pub fn newer_than_log(settings: &Settings, log_dir: &Path) -> Option<PathBuf> {
     let since = files(log_dir).iter().filter_map(|file| changed_at(file)).max()?;
@@ -29,7 +29,7 @@ pub fn newer_than_log(settings: &Settings, log_dir: &Path) -> Option<PathBuf> {
     places_of_redis(settings).into_iter().find(is_of_redis)
 }
 
-/// The files in a directory, or the file itself. What cannot be read is of no use to a warning.
+/// Returns the files in a directory, or the file itself. Leaves out unreadable entries: no warning needs them.
 fn files(path: &Path) -> Vec<PathBuf> {
     match fs::read_dir(path) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
@@ -42,13 +42,13 @@ fn changed_at(file: &Path) -> Option<SystemTime> {
     metadata.modified().ok()
 }
 
-/// A manifest counts as empty: it names files, and has no data.
+/// Returns true for a file without data. A manifest has none: it only names files.
 fn is_empty(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "manifest")
         || fs::metadata(file).is_ok_and(|metadata| metadata.len() == 0)
 }
 
-/// Whether the remarks at the beginning of a snapshot name Tierce.
+/// Returns true if the auxiliary fields at the beginning of a snapshot name Tierce.
 fn is_by_tierce(file: &Path) -> bool {
     let Some(mut reader) =
         File::open(file).ok().map(BufReader::new).map(Reader::new).and_then(Result::ok)
@@ -80,7 +80,7 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    /// Writes a file that was changed so many seconds after the log.
+    /// Writes a file with a change time so many seconds after the log's.
     fn write(dir: &TempDir, name: &str, bytes: &[u8], seconds: i32) -> PathBuf {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
