@@ -1,22 +1,20 @@
-//! What keeps the log from growing without bound.
+//! Compaction of the log, which keeps it from growing without bound (Redis: AOF rewrite).
 //!
-//! Once the log is so much larger than what a pass over all keys left behind (directive
-//! `auto-aof-rewrite-percentage`), or on request (BGREWRITEAOF), it writes all live keys to
-//! the log again, a few at a time and within `compaction-bytes-per-second`, and then drops the part
-//! of the log from before. Nothing stops meanwhile. A log that has grown because there is more data now has
-//! nothing to drop; so what the entries take in memory counts like what the last pass left, if it is more.
+//! A compaction pass writes all live keys to the log again, a few at a time and within `compaction-bytes-per-second`.
+//! Then it drops the older part of the log. Clients are served meanwhile. A pass begins on request (BGREWRITEAOF), or
+//! when the log has outgrown its size after the last pass by `auto-aof-rewrite-percentage`. If the log has grown only
+//! because there is more data, nothing can be dropped. So the log must also outgrow the size of the entries in memory.
 //!
-//! **Bound.** With live data of L bytes, as logged or in memory, whichever is more, and the default of 100
-//! percent, a pass begins at 2 L. It adds L itself, and writers add what they write until it ends. When the log gets to
-//! [`HURRY_FACTOR`] times the size at the beginning, the pass no longer keeps to its budget. So the
-//! log stays below about 4 L plus what is written in one pass at full speed.
+//! **Bound.** Let L be the bytes of live data, as logged or in memory, whichever is more. With the default of 100
+//! percent, a pass begins at 2 L. The pass adds L, and writers add what they write until it ends. When the log reaches
+//! [`HURRY_FACTOR`] times its size at the beginning, the pass ignores its budget. So the log stays below about 4 L plus
+//! the bytes written during one pass at full speed.
 //!
-//! **Room.** A pass needs as much space beside the log as it writes, before anything is dropped. So one begins early
-//! and does not keep to its budget when the disk has little more to spare than that ([`Room`]), whatever the
-//! settings say, as long as there is something to drop. While it is underway, writers wait when the rest of the disk
-//! is needed for the rest of the pass.
+//! **Disk space.** A pass needs free space for everything that it writes, before it can drop anything. When little more
+//! than that is free ([`Room`]), a pass begins early and ignores its budget, whatever the settings say, as long as
+//! there is something to drop. While it runs, writers wait if the pass needs the rest of the disk.
 //!
-//! A pass goes in steps, none of which waits for anything but the disk; `wal_manager.rs` says when.
+//! A pass advances in steps that wait for nothing but the disk; `wal_manager.rs` decides when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -31,34 +29,40 @@ use tierce_storage::{Error, WalMark};
 use super::durable_log::{DurableLog, OpenLog};
 use super::host::CompactionSettings;
 
-/// A pass that lets the log grow to this many times its size at the beginning stops sparing others.
+/// Size of the log during a pass, as a multiple of its size at the beginning, from which the pass ignores its budget.
 const HURRY_FACTOR: u64 = 2;
 
-/// Keys are logged in stretches of about this many bytes between two looks at the clock.
+/// Bytes of keys that are logged, about, between two looks at the clock.
 const STRETCH_BYTES: usize = 256 * 1024;
 
-/// The space of the disk is looked at each time that a pass has written so much.
+/// Bytes that a pass writes between two checks of the free space.
 const CHECK_EVERY_BYTES: u64 = 64 * 1024;
 
-/// What a pass needs beside the live data is this part of the disk at most: a segment that has been begun, the
-/// manifest, and what is written before it begins.
+/// Upper bound, as a part of the disk, of the space that a pass needs in addition to the live data: for a new segment,
+/// the manifest, and writes before the pass begins.
 const SLACK_PART: u64 = 16;
 const SLACK_BYTES_MAX: u64 = 8 << 20;
 
-/// The state of compaction, and requests for it.
+/// Interval between attempts to continue a pass while another thread keeps the next shard locked.
+const RETRY_SHARD_AFTER: Duration = Duration::from_millis(20);
+
+/// Time after which the operator is told that a pass is blocked.
+const REPORT_BLOCK_AFTER: Duration = Duration::from_secs(5);
+
+/// State of compaction, and requests to the WAL manager.
 pub(super) struct Compaction {
     pub(super) requests: Mutex<Requests>,
     pub(super) changed: Condvar,
-    /// When the pass that is underway began.
+    /// Start time of the running pass.
     running_since: Mutex<Option<Instant>>,
-    /// Not all keys are in the log yet: it was begun while the server ran.
+    /// True while not all keys are in the log, because it was created at run time.
     is_incomplete: AtomicBool,
-    /// Writers wait when the log is that long, a position: a pass needs what is left of the disk then. The largest
-    /// number for never.
+    /// Log position from which writers wait, because the running pass needs the rest of the disk; the largest number
+    /// for never.
     room_until: AtomicU64,
-    /// Passes that have failed since the last one that did not.
+    /// Failed passes since the last successful one.
     failures_in_a_row: AtomicU64,
-    /// Bytes that another log needs, as of the last attempt to heal.
+    /// Bytes that a replacement log needs, as of the last attempt to heal.
     needed: AtomicU64,
     passes: AtomicU64,
     last_ms: AtomicI64,
@@ -85,39 +89,39 @@ impl Default for Compaction {
     }
 }
 
-/// What the WAL manager is asked for.
+/// Requests to the WAL manager.
 #[derive(Default)]
 pub(super) struct Requests {
-    /// A pass.
+    /// A compaction pass is requested.
     pub(super) pass: bool,
-    /// One that begins from now on, also behind one that is underway.
+    /// A pass that begins after this request is wanted, even if one is running.
     pub(super) new_pass: bool,
-    /// That there is a log, or none.
+    /// True if there shall be a log.
     pub(super) log: bool,
-    /// The number of the last switch.
+    /// Id of the last switch.
     pub(super) switch_id: u64,
-    /// The last switch that has come to an end, and all before it.
+    /// Id of the last switch that has ended; all earlier ones have ended too.
     pub(super) ended_switch_id: u64,
-    /// Why that came to nothing, if it did.
+    /// Reason why that switch failed, if it did.
     pub(super) failure: Option<String>,
-    /// The server ends.
+    /// The server is shutting down.
     pub(super) ends: bool,
-    /// How often something was asked for or has failed.
+    /// Number of requests and failures so far.
     pub(super) count: u64,
 }
 
 /// Figures for INFO.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompactionFigures {
-    /// How long a pass has been underway, if one is.
+    /// Time since the running pass began, if one is running.
     pub running: Option<Duration>,
-    /// The log does not count yet, because not all keys are in it.
+    /// True while the log is not authoritative yet, because not all keys are in it.
     pub is_incomplete: bool,
-    /// Passes that have failed since the last one that did not.
+    /// Failed passes since the last successful one.
     pub failures_in_a_row: u64,
-    /// Passes completed.
+    /// Completed passes.
     pub passes: u64,
-    /// Duration of the last one.
+    /// Duration of the last pass.
     pub last: Option<Duration>,
     /// Bytes of the log after the last pass.
     pub base_bytes: u64,
@@ -125,23 +129,22 @@ pub struct CompactionFigures {
     pub bytes_written: u64,
 }
 
-/// Why no pass was asked for.
+/// Reason why no pass was requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotCompacted {
-    /// One is underway.
+    /// A pass is running.
     Underway,
-    /// The log has failed for this reason, and only the operator can have another one begun.
+    /// The log has failed for this reason, and only the operator can start a new one.
     Failed(String),
 }
 
 impl DurableLog {
-    /// Asks for a pass. While there is a write error, for an attempt to heal it, without waiting for the time of
-    /// the next one.
+    /// Requests a compaction pass. While there is a write error, requests an immediate attempt to heal it instead.
     ///
     /// # Errors
-    /// If a pass is underway, or the log has failed for a reason that does not pass.
+    /// If a pass is running, or the log has failed for a permanent reason.
     pub fn compact(&self) -> Result<(), NotCompacted> {
-        // Looked at first: the pass that is asked for may begin at once.
+        // Check this first: the requested pass may begin at once.
         if self.compaction.running_since.lock().is_some() {
             return Err(NotCompacted::Underway);
         }
@@ -152,26 +155,26 @@ impl DurableLog {
         Ok(())
     }
 
-    /// Asks for a pass over all that is in the log now: behind one that is underway, another one.
+    /// Requests a pass over everything that is in the log now. If a pass is running, another one follows it.
     pub(crate) fn compact_what_is_there(&self) {
         self.compaction.ask(|requests| requests.new_pass = true);
     }
 
-    /// Whether writers have to wait because a pass needs what is left of the disk. For a log that has failed
-    /// no thread waits: no pass goes on there, and writers are to hear of the failure.
+    /// Returns true if writers must wait because a pass needs the rest of the disk. Nobody waits for a log that has
+    /// failed: its pass does not go on, and writers shall learn of the failure.
     #[inline]
     pub fn keeps_room(&self) -> bool {
         self.is_room_taken() && !self.has_write_error()
     }
 
-    /// Whether the log is so long that a pass needs what is left of the disk.
+    /// Returns true if the log is so long that a pass needs the rest of the disk.
     #[inline]
     pub(super) fn is_room_taken(&self) -> bool {
         let until = self.compaction.room_until.load(Relaxed);
         until != u64::MAX && self.appended() >= until
     }
 
-    /// Bytes that compaction needs of a disk. Where they are not there the log fails, which then refuses deletes as well.
+    /// Returns the free bytes that compaction needs. With less the log fails, and then deletes are refused as well.
     pub fn room_for_compaction(&self, keyspace: &Keyspace, space: Space) -> u64 {
         if !self.is_on() {
             return 0;
@@ -180,7 +183,7 @@ impl DurableLog {
         room.live + room.slack()
     }
 
-    /// True if there will soon be more space, because compaction is underway or about to begin.
+    /// Returns true if compaction is running or about to begin, so that there will soon be more space.
     pub fn makes_room(&self, keyspace: &Keyspace, space: Space) -> bool {
         let compaction = &self.compaction;
         let room = Room { space, live: keyspace.memory().logged() };
@@ -191,7 +194,7 @@ impl DurableLog {
             && (compaction.running_since.lock().is_some() || is_urgent())
     }
 
-    /// Figures for INFO.
+    /// Returns the figures for INFO.
     pub fn compaction_figures(&self) -> CompactionFigures {
         let compaction = &self.compaction;
         let passes = compaction.passes.load(Relaxed);
@@ -209,7 +212,7 @@ impl DurableLog {
 }
 
 impl Compaction {
-    /// Changes what is asked for, and wakes the WAL manager.
+    /// Changes the requests and wakes the WAL manager.
     pub(super) fn ask<T>(&self, change: impl FnOnce(&mut Requests) -> T) -> T {
         let mut requests = self.requests.lock();
         requests.count += 1;
@@ -233,12 +236,12 @@ impl Compaction {
         *self.running_since.lock() = since;
     }
 
-    /// Has writers wait from this position of the log on.
+    /// Makes writers wait from this log position on.
     pub(super) fn set_room_until(&self, position: u64) {
         self.room_until.store(position, Relaxed);
     }
 
-    /// Another log needs about so many bytes.
+    /// Records how many bytes a replacement log needs, about.
     pub(super) fn set_needed(&self, bytes: u64) {
         self.needed.store(bytes, Relaxed);
     }
@@ -247,7 +250,7 @@ impl Compaction {
         self.needed.load(Relaxed)
     }
 
-    /// Whether the one before had not failed.
+    /// Counts a failed pass. Returns true if it is the first one in a row.
     pub(super) fn note_failure(&self) -> bool {
         self.failures_in_a_row.fetch_add(1, Relaxed) == 0
     }
@@ -259,8 +262,8 @@ impl Compaction {
         self.passes.fetch_add(1, Relaxed);
     }
 
-    /// Whether a log of this many bytes has so much in it that no longer counts that a pass is due. `live`
-    /// says about what a pass would write; it takes a walk through the shards to know.
+    /// Returns true if a log of this many bytes has enough garbage for a pass. `live` returns about how many bytes the
+    /// pass would write; it has to visit all shards to know.
     pub(super) fn is_due(
         &self,
         bytes: u64,
@@ -274,14 +277,14 @@ impl Compaction {
             && is_beyond(bytes, live(), percentage)
     }
 
-    /// A new log counts: what failed on the way is over.
+    /// Resets the failures, because a new log has become authoritative.
     pub(super) fn note_completed(&self) {
         self.failures_in_a_row.store(0, Relaxed);
     }
 
-    /// Whether a pass over the log, of this many bytes, fits into what is left of the disk. One that does not fails
-    /// the log, and costs writers the rest of the disk. How much it writes is not known exactly: the keys in memory
-    /// are too large a guess for collections, and what the log holds is one while most of it no longer counts.
+    /// Returns true if a pass over the log of this many bytes fits on the disk. A pass that does not fit fails the log
+    /// and takes the rest of the disk from writers. Its size is an estimate: the size of the keys in memory is too high
+    /// for collections, and the size of the log is too high while most of it is garbage.
     pub(super) fn fits(&self, bytes: u64, room: &Room) -> bool {
         let held = match self.base_bytes.load(Relaxed) {
             0 => bytes,
@@ -290,38 +293,38 @@ impl Compaction {
         room.space.free >= room.live.min(held)
     }
 
-    /// Whether a pass over the log, of this many bytes, has to begin because there may soon be no room for it.
-    /// One that would free little is not worth it: the log is full of data then.
+    /// Returns true if a pass over the log of this many bytes must begin because the disk may soon be too full for it.
+    /// Returns false if it would free little, because the log is mostly live data.
     pub(super) fn is_urgent(&self, bytes: u64, room: &Room) -> bool {
         room.is_short() && self.is_worth_it(bytes, room)
     }
 
-    /// Whether a pass over the log, once it has this many bytes, makes room.
+    /// Returns true if a pass over the log, once it has this many bytes, frees enough space.
     fn is_worth_it(&self, bytes: u64, room: &Room) -> bool {
-        // What a log held when it was opened says nothing of how much of it is live.
+        // The size of the log at opening does not tell how much of it is live.
         let left = if self.passes.load(Relaxed) > 0 { self.base_bytes.load(Relaxed) } else { 0 };
         let garbage = bytes.saturating_sub(room.live.max(left));
         garbage > (room.live / 4).max(room.slack())
     }
 
-    /// How much more than its `bytes` the log may get before a pass has to begin; the largest number if none
-    /// would make room.
+    /// Returns how many bytes the log may still grow before a pass must begin. Returns the largest number if no pass
+    /// would free enough.
     pub(super) fn room_before_pass(&self, bytes: u64, room: &Room) -> u64 {
         let left = room.space.free.saturating_sub(room.live + room.slack());
         if self.is_worth_it(bytes.saturating_add(left), room) { left } else { u64::MAX }
     }
 }
 
-/// What the disk has to spare, and what a pass needs of it.
+/// Free space of the disk, and the space that a pass needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) space: Space,
-    /// About what a pass writes.
+    /// Bytes that a pass writes, about.
     pub(super) live: u64,
 }
 
 impl Room {
-    /// Half as much as a pass writes is for those who write before it begins, and while it is underway.
+    /// Adds half of the pass's size for concurrent writers, before and during the pass.
     fn needed(&self) -> u64 {
         self.live.saturating_add(self.live / 2).saturating_add(self.slack())
     }
@@ -330,18 +333,18 @@ impl Room {
         slack(&self.space)
     }
 
-    /// Whether a pass should not wait any longer.
+    /// Returns true if a pass should begin at once.
     pub(super) fn is_short(&self) -> bool {
         self.space.free < self.needed()
     }
 
-    /// What may be written until it is.
+    /// Returns how many bytes may be written before [`is_short`](Self::is_short) returns true.
     pub(super) fn spare(&self) -> u64 {
         self.space.free.saturating_sub(self.needed())
     }
 }
 
-/// Whether this many bytes are more than others by this percentage.
+/// Returns true if `bytes` exceed `base` by this percentage.
 fn is_beyond(bytes: u64, base: u64, percentage: u64) -> bool {
     bytes - base.min(bytes) >= base / 100 * percentage
 }
@@ -350,30 +353,33 @@ fn slack(space: &Space) -> u64 {
     (space.total / SLACK_PART).min(SLACK_BYTES_MAX)
 }
 
-/// What a pass is for.
+/// Purpose of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// To have all keys in a new log.
+    /// Writes all keys to a new log.
     First,
-    /// To make a log shorter.
+    /// Makes the log shorter.
     Again,
 }
 
-/// A pass over all keys, underway.
+/// A running pass over all keys.
 pub(super) struct Pass<'k> {
     pub(super) kind: Kind,
     log: Arc<OpenLog>,
     bytes_at_begin: u64,
-    /// What is before this goes at the end.
+    /// Mark in the log; everything before it is dropped at the end.
     mark: Option<WalMark>,
     checkpoint: Checkpoint<'k>,
+    /// Time since when no step logged anything, because another thread keeps the next shard locked.
+    blocked_since: Option<Instant>,
+    has_reported_block: bool,
     stage: Stage,
     begun: Instant,
-    /// About what it will have written at the end.
+    /// Bytes that it will have written at the end, about.
     live: u64,
     written: u64,
     stretch: usize,
-    /// What it had written when the space of the disk was looked at.
+    /// Value of `written` at the last check of the free space.
     checked: Option<u64>,
     freed: u64,
 }
@@ -381,30 +387,30 @@ pub(super) struct Pass<'k> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Keys,
-    /// All keys are in the log, but not on the device.
+    /// All keys are in the log, but not yet durable.
     Sync,
-    /// What is older goes.
+    /// The older part of the log is dropped.
     Drop,
     Done,
 }
 
-/// What a pass came to.
+/// Result of a completed pass.
 pub(super) struct Done {
     pub(super) written: u64,
     pub(super) freed: u64,
     pub(super) took: Duration,
 }
 
-/// How a pass continues after a step.
+/// Result of a step of a pass.
 pub(super) enum Step {
-    /// Not before this time.
+    /// The pass goes on after this time.
     Underway(Duration),
-    /// It is through.
+    /// The pass has ended.
     Done(Done),
 }
 
 impl<'k> Pass<'k> {
-    /// Begins one. For [`Kind::Again`] in a new segment, so that the part from before can go.
+    /// Begins a pass. For [`Kind::Again`] it starts a new segment, so that the older ones can be dropped.
     pub(super) fn begin(
         kind: Kind,
         log: Arc<OpenLog>,
@@ -419,6 +425,8 @@ impl<'k> Pass<'k> {
             bytes_at_begin,
             mark,
             checkpoint: Checkpoint::begin(keyspace),
+            blocked_since: None,
+            has_reported_block: false,
             stage: Stage::Keys,
             begun: now,
             live: keyspace.memory().logged(),
@@ -429,7 +437,7 @@ impl<'k> Pass<'k> {
         })
     }
 
-    /// Goes one step further. If it fails the pass has come to nothing.
+    /// Advances the pass by one step. If it fails, the whole pass has failed.
     pub(super) fn step(
         &mut self,
         durable_log: &DurableLog,
@@ -438,7 +446,7 @@ impl<'k> Pass<'k> {
     ) -> Result<Step, Error> {
         match self.stage {
             Stage::Keys => return Ok(Step::Underway(self.log_keys(rate, now))),
-            // What takes the place of the old part has to be on the device before that goes.
+            // The keys written again must be durable before the older part is dropped.
             Stage::Sync => {
                 durable_log.sync()?;
                 self.stage = if self.mark.is_some() { Stage::Drop } else { Stage::Done };
@@ -459,29 +467,50 @@ impl<'k> Pass<'k> {
         Ok(Step::Done(Done { written: self.written, freed: self.freed, took }))
     }
 
-    /// Whether all keys are in the log, so that only what is older has to go.
+    /// Returns true if all keys are in the log, so that only the older part remains to be dropped.
     pub(super) fn has_all_keys(&self) -> bool {
         self.stage != Stage::Keys
     }
 
-    /// Whether it is time to look at the space of the disk again.
+    /// Returns true if another thread keeps the next shard locked.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked_since.is_some()
+    }
+
+    /// Returns true once, after the pass has been blocked for long.
+    pub(super) fn must_report_block(&mut self, now: Instant) -> bool {
+        let blocked = self.blocked_since.map(|since| now.saturating_duration_since(since));
+        let is_long = blocked.is_some_and(|time| time >= REPORT_BLOCK_AFTER);
+        is_long && !std::mem::replace(&mut self.has_reported_block, true)
+    }
+
+    /// Returns true if the free space must be checked again. While the pass is blocked, only others change it.
     pub(super) fn wants_room_check(&mut self) -> bool {
-        let wants = self.checked.is_none_or(|at| self.written >= at + CHECK_EVERY_BYTES);
+        let has_written = self.checked.is_none_or(|at| self.written >= at + CHECK_EVERY_BYTES);
+        let wants = has_written || self.is_blocked();
         if wants {
             self.checked = Some(self.written);
         }
         wants && !self.has_all_keys()
     }
 
-    /// What the pass leaves to others of what is left of the disk.
+    /// Returns the free bytes that the rest of the pass does not need.
     pub(super) fn leaves_of(&self, space: &Space) -> u64 {
         let rest = self.live.saturating_sub(self.written);
         space.free.saturating_sub(rest.saturating_add(slack(space)))
     }
 
-    /// Logs some keys. How long to wait afterwards so as to keep to the budget.
+    /// Logs some keys. Returns how long to wait afterwards to keep to the budget.
     fn log_keys(&mut self, rate: u64, now: Instant) -> Duration {
         let (bytes, progress) = self.checkpoint.step();
+        if progress == Progress::Busy {
+            self.blocked_since.get_or_insert(now);
+            return RETRY_SHARD_AFTER;
+        }
+        if let Some(since) = self.blocked_since.take() {
+            // The budget counts only the time in which the pass could write.
+            self.begun += now.saturating_duration_since(since);
+        }
         self.written += bytes as u64;
         self.stretch += bytes;
         if progress == Progress::Complete {
@@ -526,7 +555,7 @@ mod tests {
         let compaction = Compaction::default();
         compaction.set_base(100 * MIB);
         let room = |free| Room { space: Space { total: 150 * MIB, free }, live: 16 * MIB };
-        // 16 and 8 MiB for the data, and 8 MiB of slack.
+        // Needed: 16 and 8 MiB for the data, and 8 MiB of slack.
         assert!(compaction.is_urgent(110 * MIB, &room(31 * MIB)));
         assert!(!compaction.is_urgent(110 * MIB, &room(32 * MIB)));
         assert!(!compaction.is_urgent(24 * MIB, &room(MIB)), "it would free 8 MiB");

@@ -1,34 +1,34 @@
-//! The changes behind a place in the log, found while the log is loaded: what a bucket
-//! lacks that has all changes before that place.
+//! Collects the changes after a given offset of the log while the log is loaded. A bucket that has all earlier
+//! changes lacks exactly these.
 
-use tierce_keyspace::log::{Malformed, Sieve, Sifted, no_place};
+use tierce_keyspace::log::{Malformed, Sieve, Sifted, no_position};
 
-/// Looks for a [cut](tierce_keyspace::log::cut), and keeps the changes behind it.
+/// Searches for a [cut](tierce_keyspace::log::cut) record and keeps the changes after it.
 #[derive(Debug)]
 pub struct CutSearch {
     cut: u64,
-    /// No more than this is kept.
+    /// Upper bound of the bytes that are kept.
     bytes_max: usize,
     bytes: usize,
     sieve: Sieve,
-    /// The changes, once the cut was met.
+    /// Changes after the cut, once it was found.
     found: Option<Vec<Vec<u8>>>,
 }
 
 impl CutSearch {
-    /// The search for the cut with this number, and for at most so many bytes behind it.
+    /// Creates a search for the cut with this number that keeps at most `bytes_max` bytes of changes.
     #[must_use]
     pub fn new(cut: u64, bytes_max: usize) -> Self {
         Self { cut, bytes_max, bytes: 0, sieve: Sieve::default(), found: None }
     }
 
-    /// Looks at the next record.
+    /// Processes the next record.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a valid record.
     pub fn take(&mut self, record: &[u8]) -> Result<(), Malformed> {
-        if record == no_place() {
-            // A repair says that something is missing, perhaps of what was before the cut.
+        if record == no_position() {
+            // A repaired log lacks some changes, perhaps ones before the cut.
             self.found = None;
         }
         match self.sieve.sift(record)? {
@@ -44,7 +44,8 @@ impl CutSearch {
         Ok(())
     }
 
-    /// The changes in their order; `None` if the log has no such cut, or too much behind it, or has lost something.
+    /// Returns the changes in order. Returns `None` if the log has no such cut, has too much after it, or has lost
+    /// something.
     #[must_use]
     pub fn finish(self) -> Option<Vec<Vec<u8>>> {
         self.found.filter(|_| self.bytes <= self.bytes_max)
@@ -69,9 +70,9 @@ mod tests {
         let (a, b) = (set(b'a'), set(b'b'));
         assert_eq!(found(&[a.clone(), cut(6), b.clone()]), None, "another cut");
         assert_eq!(found(&[a.clone(), cut(7), b.clone()]), Some(vec![b.clone()]));
-        // As `tierce repair` leaves it.
-        assert_eq!(found(&[a.clone(), cut(7), b.clone(), no_place()]), None);
-        assert_eq!(found(&[no_place(), cut(7), b.clone()]), Some(vec![b]), "it was before");
+        // `tierce repair` leaves such a log.
+        assert_eq!(found(&[a.clone(), cut(7), b.clone(), no_position()]), None);
+        assert_eq!(found(&[no_position(), cut(7), b.clone()]), Some(vec![b]), "it was before");
         let too_much = vec![a; 30];
         assert_eq!(found(&[vec![cut(7)], too_much].concat()), None);
     }

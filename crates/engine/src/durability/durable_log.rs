@@ -1,18 +1,17 @@
-//! The log as the keyspace and the sessions see it.
+//! The durable log, as the keyspace and the sessions see it.
 //!
-//! A change is appended while its shard is locked, after the request has been executed. So it cannot be undone
-//! when the log fails: the durable log then has a *write error*. From that moment writes are refused, and
-//! connections whose replies have not been sent are closed without them: nothing is acknowledged that is not
-//! in the log. Memory is ahead of the log by unacknowledged changes, which readers see.
+//! A change is appended while its shard is locked, after the request has been executed. So it cannot be undone when
+//! the log fails: the durable log then has a *write error*. From that moment writes are refused, and connections with
+//! unsent replies are closed without them. So every acknowledged change is in the log. Memory is ahead of the log by
+//! unacknowledged changes, which readers see.
 //!
-//! **A log that has failed takes nothing more**, because later records would be edits of a state that it does
-//! not have. It is latched before the shard of the failed change is unlocked, so it keeps exactly what was
-//! acknowledged. The write error keeps its first cause until there is another log with all keys in it
-//! (`wal_manager.rs`).
+//! **A failed log accepts no more records**, because they would edit a state that it does not have. The log is
+//! latched before the shard of the failed change is unlocked, so it holds exactly the acknowledged changes. The write
+//! error keeps its first cause until a new log has all keys (`wal_manager.rs`).
 //!
-//! **Positions** grow all the time, from one log to the next, so that a session can compare one that it got
-//! from a log before. While there is a write error, what is durable stays as it was when it came: that a new log
-//! has reached the device says nothing about the log before.
+//! **Positions** always grow, also from one log to the next, so that a session can compare positions of different
+//! logs. While there is a write error, the durable position stays where it was when the error occurred: a sync of a
+//! new log says nothing about the old one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,16 +29,15 @@ use super::exposure::Exposure;
 /// The log of the keyspace.
 #[derive(Default)]
 pub struct DurableLog {
-    /// Whether there is a log, or is to be one again after a write error.
+    /// True if there is a log, or a new one shall follow a write error.
     is_on: AtomicBool,
-    /// Whether there was a log and it was switched off. It is still on disk, and may count at the next
-    /// start.
+    /// True if a log was switched off. It is still on disk, and the next start may load it.
     was_on: AtomicBool,
-    /// Where changes go. There once the keyspace has been loaded, unless it is switched off or has a write error.
+    /// The log that takes changes. `Some` once the keyspace is loaded, unless the log is switched off or has failed.
     log: ArcSwapOption<OpenLog>,
-    /// Where the last log ended.
+    /// Position of the end of the last log.
     top: AtomicU64,
-    /// What a log that could not be closed had not on the device; empty as a rule.
+    /// Positions of a log that could not be closed which never became durable; usually empty.
     lost: Mutex<Range<u64>>,
     has_write_error: AtomicBool,
     write_error: Mutex<Option<WriteError>>,
@@ -47,16 +45,16 @@ pub struct DurableLog {
     demanded: Condvar,
     pub(super) compaction: Compaction,
     syncs: AtomicU64,
-    /// How old what is not on the device is.
+    /// Age of the oldest write that is not durable.
     pub(super) exposure: Exposure,
 }
 
-/// The log that is written to.
+/// The open log.
 pub(super) struct OpenLog {
     pub(super) wal: Wal,
-    /// What its positions are counted from.
+    /// Offset of its positions.
     base: u64,
-    /// It has failed, and takes nothing any more.
+    /// The log has failed and accepts no more records.
     is_latched: AtomicBool,
 }
 
@@ -78,14 +76,14 @@ impl OpenLog {
 struct WriteError {
     cause: String,
     heals: bool,
-    /// What was durable when it came.
+    /// Durable position when the error occurred.
     durable: u64,
 }
 
-/// What the syncer is asked for.
+/// Requests to the syncer.
 #[derive(Default)]
 pub(super) struct Demand {
-    /// Records up to here shall be durable soon.
+    /// Records up to this position shall be durable soon.
     pub(super) position: u64,
     pub(super) ends: bool,
 }
@@ -95,13 +93,13 @@ pub(super) struct Demand {
 pub struct WalFigures {
     /// Bytes of the log on disk.
     pub bytes: u64,
-    /// Where the log ends: a number that grows with every record.
+    /// Position of the end of the log.
     pub appended: u64,
-    /// Up to where it is on the device.
+    /// Position up to which the log is durable.
     pub durable: u64,
-    /// Times the log was synced.
+    /// Number of syncs.
     pub syncs: u64,
-    /// Why writes are refused, if they are.
+    /// Reason why writes are refused, if they are.
     pub write_error: Option<String>,
 }
 
@@ -113,15 +111,15 @@ impl LogSink for DurableLog {
 }
 
 impl DurableLog {
-    /// Appends a record to the log, if there is one. `false` if the log should have it, and has not.
+    /// Appends a record if there is a log. Returns `false` if the log should have it but does not.
     #[inline]
     pub(crate) fn keep(&self, record: &[u8]) -> bool {
-        // There is none then: it is opened before this says so, and closed after. Followers of the feed have records
-        // without a log, and looking for one costs more than this.
+        // `is_on` is set after the log is opened and cleared after it is closed. Followers of the feed get records
+        // without a log, and loading `self.log` costs more than this check.
         if !self.is_on() {
             return !self.has_write_error();
         }
-        // A writer that does not know yet that the log was switched off, or while there is a write error.
+        // The log has failed, or was switched off and this writer does not know yet.
         let log = self.log.load();
         let Some(log) = &*log else { return !self.has_write_error() };
         if log.is_latched() {
@@ -129,53 +127,52 @@ impl DurableLog {
         }
         let appended = log.wal.append(record);
         if let Err(error) = &appended {
-            self.hurt(log, error);
+            self.note_failed_log(log, error);
         }
         appended.is_ok()
     }
 
-    /// A client is to have its writes on the device within a second.
+    /// Notes that a client relies on its writes becoming durable within a second.
     #[inline]
-    pub fn promise(&self) {
-        self.exposure.promise();
+    pub fn note_guarantee(&self) {
+        self.exposure.note_guarantee();
     }
 
-    /// Whether changes go to a log, or would if it had not failed.
+    /// Returns true if changes go to a log, or would if it had not failed.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Whether the log that was switched off is on disk.
+    /// Returns true if the log was switched off and is still on disk.
     pub(super) fn was_on(&self) -> bool {
         self.was_on.load(Ordering::Acquire)
     }
 
-    /// The log, while there is one.
+    /// Returns the open log, if there is one.
     pub(super) fn log(&self) -> Option<Arc<OpenLog>> {
         self.log.load_full()
     }
 
-    /// Has changes go to `wal`. The caller is the only one that opens and closes, and has closed the one
-    /// before.
+    /// Makes changes go to `wal`. Only one thread opens and closes logs, and it must have closed the log before.
     pub(crate) fn open(&self, wal: Wal) {
         debug_assert!(self.log.load().is_none());
-        // Beyond every position that anybody has got.
+        // The base is beyond every position that was given out.
         let base = self.top.load(Ordering::Acquire).max(self.demand.lock().position);
         self.compaction.set_base(wal.bytes());
         self.log.store(Some(Arc::new(OpenLog { wal, base, is_latched: AtomicBool::new(false) })));
         self.is_on.store(true, Ordering::Release);
     }
 
-    /// The log has all keys, and no other records.
+    /// Notes that the log has all keys and no other records.
     pub(super) fn note_filled(&self) {
         if let Some(log) = self.log() {
             self.compaction.set_base(log.wal.bytes());
         }
     }
 
-    /// Switches the log off: everything is on the device when this returns, nothing is appended any more,
-    /// and no thread waits for it.
+    /// Switches the log off. When this returns, everything is durable, nothing is appended any more, and no thread
+    /// waits for it.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let closed = self.suspend();
         if self.is_on.swap(false, Ordering::AcqRel) {
@@ -185,11 +182,11 @@ impl DurableLog {
         closed
     }
 
-    /// Closes the log without switching it off: one that has failed, while another is not there yet.
+    /// Closes a failed log before its replacement is open, without switching the log off.
     pub(super) fn suspend(&self) -> Result<(), Error> {
         let Some(log) = self.log.load_full() else { return Ok(()) };
         log.is_latched.store(true, Ordering::Release);
-        // In place until it is on the device, for those who wait for that.
+        // `self.log` stays set until the sync has ended, for threads that wait for it.
         let synced = log.wal.sync().map(drop);
         let closed = synced.and(log.wal.close());
         self.top.fetch_max(log.appended(), Ordering::AcqRel);
@@ -203,17 +200,17 @@ impl DurableLog {
         closed
     }
 
-    /// The position of what was appended last.
+    /// Returns the position of the last appended record.
     #[inline]
     pub fn appended(&self) -> u64 {
         let log = self.log.load();
         log.as_ref().map_or_else(|| self.top.load(Ordering::Acquire), |log| log.appended())
     }
 
-    /// Everything up to this position survives a power cut, or nothing is to be waited for any more
-    /// because the log was switched off.
+    /// Returns the position up to which everything survives a power cut. Without a log it returns the end, so that
+    /// nobody waits.
     pub fn durable(&self) -> u64 {
-        // In this order: a write error comes before the log that is opened because of it.
+        // The order matters: a write error is set before its replacement log is opened.
         let log = self.log.load();
         if let Some(write_error) = self.latest_error() {
             return write_error.durable;
@@ -221,19 +218,19 @@ impl DurableLog {
         log.as_ref().map_or_else(|| self.top.load(Ordering::Acquire), |log| log.durable())
     }
 
-    /// Whether the log has all keys, so that it counts at the next start. Without a log there is nothing to complete.
+    /// Returns true if the log has all keys, so that the next start loads it. Always true without a log.
     pub fn is_complete(&self) -> bool {
         !self.compaction.is_incomplete()
     }
 
-    /// Positions in a log that could not be closed: behind the first, up to the last, nothing was on the
-    /// device. That a later log is beyond them says nothing of them.
+    /// Returns the positions of a log that could not be closed which never became durable: after the first, up to the
+    /// last. A later log has higher positions, which says nothing about these.
     pub fn lost(&self) -> Option<Range<u64>> {
         let lost = self.lost.lock();
         (!lost.is_empty()).then(|| lost.clone())
     }
 
-    /// Whether writes have to be refused.
+    /// Returns true if writes must be refused.
     #[inline]
     pub fn has_write_error(&self) -> bool {
         self.has_write_error.load(Ordering::Acquire)
@@ -246,18 +243,18 @@ impl DurableLog {
         self.write_error.lock().clone()
     }
 
-    /// Why writes are refused.
+    /// Returns the reason why writes are refused.
     pub fn write_error(&self) -> Option<String> {
         self.latest_error().map(|write_error| write_error.cause)
     }
 
-    /// Whether there is a write error that a new log heals without being asked for.
+    /// Returns true if there is a write error that a new log heals without a request.
     pub(super) fn may_heal(&self) -> bool {
         self.latest_error().is_some_and(|write_error| write_error.heals)
     }
 
-    /// Accepts writes again: a log holds all keys, or there is to be none. A log that has failed while it was
-    /// being completed keeps the write error: it takes nothing more.
+    /// Accepts writes again, because a log has all keys or none is wanted. If the new log failed meanwhile, the write
+    /// error stays.
     pub(super) fn heal(&self) {
         let mut write_error = self.write_error.lock();
         if self.log.load().as_ref().is_some_and(|log| log.is_latched()) {
@@ -267,19 +264,19 @@ impl DurableLog {
         self.has_write_error.store(false, Ordering::Release);
     }
 
-    /// Has the log synced soon, at least up to `position`.
+    /// Requests a sync soon, at least up to `position`.
     pub fn demand(&self, position: u64) {
         let mut demand = self.demand.lock();
         demand.position = demand.position.max(position);
         self.demanded.notify_one();
     }
 
-    /// The longest wait of a writer for the log, since this was called last.
+    /// Returns the longest wait of a writer for the log since the last call.
     pub fn take_longest_wait(&self) -> Duration {
         self.log().map_or(Duration::ZERO, |log| log.wal.take_longest_wait())
     }
 
-    /// Figures for INFO.
+    /// Returns the figures for INFO.
     pub fn figures(&self) -> WalFigures {
         WalFigures {
             bytes: self.log().map_or(0, |log| log.wal.bytes()),
@@ -290,24 +287,24 @@ impl DurableLog {
         }
     }
 
-    /// Has everything appended so far reach the device.
+    /// Makes everything appended so far durable.
     ///
     /// # Errors
-    /// What the disk says, or that the log has failed before.
+    /// The error of the disk, or the earlier failure of the log.
     pub fn sync(&self) -> Result<(), Error> {
         let Some(log) = self.log() else { return self.check() };
         if log.is_latched() {
             return self.check();
         }
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        log.wal.sync().map(drop).inspect_err(|error| self.hurt(&log, error))
+        log.wal.sync().map(drop).inspect_err(|error| self.note_failed_log(&log, error))
     }
 
     fn check(&self) -> Result<(), Error> {
         self.write_error().map_or(Ok(()), |cause| Err(Error::ReadOnly { cause }))
     }
 
-    /// Waits until a place beyond `announced` is demanded, for `at_most`; `None` at the end.
+    /// Waits for at most `at_most` until a position beyond `announced` is requested. Returns `None` at the end.
     pub(super) fn await_demand(&self, announced: u64, at_most: Duration) -> Option<u64> {
         let mut demand = self.demand.lock();
         if demand.position <= announced && !demand.ends {
@@ -326,23 +323,23 @@ impl DurableLog {
     }
 
     #[cold]
-    fn hurt(&self, log: &Arc<OpenLog>, error: &Error) {
+    fn note_failed_log(&self, log: &Arc<OpenLog>, error: &Error) {
         {
             let mut write_error = self.write_error.lock();
-            // A writer so late that the log was closed already: its change is in memory, and will be in
-            // the log that is opened next.
+            // The log was already closed when this late writer failed. Its change is in memory and will be in the
+            // next log.
             if !self.log.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, log)) {
                 return;
             }
             write_error.get_or_insert_with(|| WriteError {
                 cause: error.to_string(),
-                // Nothing of the log before is needed for a new one.
+                // A new log needs nothing of the old one.
                 heals: error.may_pass(),
                 durable: log.durable(),
             });
             self.has_write_error.store(true, Ordering::Release);
-            // Last, so that no writer finds the log latched and no write error, and takes its write for logged; and
-            // with the change's shard still locked, so that nothing that builds on it is appended.
+            // The latch is set last: a writer that finds the log latched must also find the write error, or it takes
+            // its write for logged. The change's shard is still locked, so no dependent change is appended.
             log.is_latched.store(true, Ordering::Release);
         }
         self.compaction.ask(|_| {});
@@ -361,7 +358,7 @@ mod tests {
 
     use super::*;
 
-    /// A cause that looks at the durable log while it is told.
+    /// An error cause that inspects the durable log while it is formatted.
     #[derive(Default)]
     struct Witness(OnceLock<(Arc<DurableLog>, OnceLock<bool>)>);
 
@@ -399,7 +396,7 @@ mod tests {
         durable_log
     }
 
-    /// A writer whose write a latched log has not taken has to find a write error, or it acknowledges it.
+    /// A writer whose record a latched log refused must find a write error, or it acknowledges the write.
     #[test]
     fn a_log_is_not_latched_before_there_is_a_write_error() {
         let durable_log = durable_log();
@@ -408,7 +405,7 @@ mod tests {
         let source = Arc::new(io::Error::other(cause.clone()));
         let error = Error::Io { action: "sync", path: Path::new("/wal").to_owned(), source };
         let log = durable_log.log().expect("it was opened");
-        durable_log.hurt(&log, &error);
+        durable_log.note_failed_log(&log, &error);
         let (_, was_latched) = cause.0.0.get().expect("set above");
         assert_eq!(was_latched.get(), Some(&false), "while the write error was noted");
         assert!(log.is_latched() && durable_log.has_write_error());

@@ -1,35 +1,35 @@
-//! How old the oldest write is that a power cut would lose.
+//! Measures the age of the oldest write that a power cut would lose.
 //!
-//! Under `everysec` the log is synced once a second, so that a power cut loses at most what was
-//! acknowledged in the second before, as long as syncs are quick. Where one is not, writers are held back
-//! when the oldest write at stake is [`AGE_MS_MAX`] old, until the device has caught up: whatever the
-//! device does, the writes at stake were all accepted within that time.
+//! Under `everysec` the log is synced once a second. While syncs are quick, a power cut loses at most the
+//! acknowledged writes of the last second. If a sync is slow, writers wait once the oldest unsynced write
+//! is [`AGE_MS_MAX`] old, until the device has caught up. So all unsynced writes were accepted within that
+//! time, however slow the device is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How old a write may become under `everysec` that is not on the device.
+/// Maximum age of an unsynced write under `everysec`.
 const AGE_MS_MAX: u64 = 2_000;
 
-/// When a writer that is held back looks again, if it has heard nothing: `appendfsync` may be another one.
+/// Interval in which a waiting writer checks again: `appendfsync` may have changed.
 pub const CHECK_AGAIN_MS: u64 = 100;
 
-/// What the sync thread knows about unsynced writes, for writers.
+/// State of unsynced writes, published by the sync thread for writers.
 #[derive(Debug)]
 pub struct Exposure {
     started: Instant,
-    /// Added to the time that has passed: tests move it on.
+    /// Milliseconds that tests add to the clock.
     ahead_ms: AtomicU64,
-    /// Whatever was appended before this moment is on the device.
+    /// Everything appended before this moment is durable.
     safe_before_ms: AtomicU64,
-    /// A sync is underway, or follows at once because the last one took too long.
+    /// True while a sync is running, or follows at once because the last one took too long.
     is_busy: AtomicBool,
-    /// Since when writers are held back; zero when none is.
+    /// Moment since when writers wait; zero when none waits.
     held_since_ms: AtomicU64,
-    /// How often that began.
+    /// Number of times that writers began to wait.
     delays: AtomicU64,
-    /// A client was promised a sync within a second, whatever `appendfsync` says.
-    is_promised: AtomicBool,
+    /// A client relies on a sync within a second, whatever `appendfsync` says.
+    is_guaranteed: AtomicBool,
 }
 
 impl Default for Exposure {
@@ -41,23 +41,23 @@ impl Default for Exposure {
             is_busy: AtomicBool::new(false),
             held_since_ms: AtomicU64::new(0),
             delays: AtomicU64::new(0),
-            is_promised: AtomicBool::new(false),
+            is_guaranteed: AtomicBool::new(false),
         }
     }
 }
 
 impl Exposure {
-    /// Milliseconds that have passed, never zero.
+    /// Returns the milliseconds that have passed, never zero.
     pub(super) fn now_ms(&self) -> u64 {
         1 + self.started.elapsed().as_millis() as u64 + self.ahead_ms.load(Relaxed)
     }
 
-    /// Moves time on.
+    /// Advances the clock.
     pub(super) fn advance(&self, ms: u64) {
         self.ahead_ms.fetch_add(ms, Relaxed);
     }
 
-    /// Whether writers have to wait. To be looked at once a batch.
+    /// Returns true if writers must wait. Called once per batch.
     #[inline]
     pub fn is_too_long(&self) -> bool {
         self.is_busy.load(Relaxed) && self.age_ms() > AGE_MS_MAX
@@ -67,8 +67,8 @@ impl Exposure {
         self.now_ms().saturating_sub(self.safe_before_ms.load(Relaxed))
     }
 
-    /// A writer waits from now on. It hears of the end, unless that is just coming: so it looks again after
-    /// [`CHECK_AGAIN_MS`].
+    /// Notes that a writer waits. It may miss the wake-up if the wait is just ending, so it checks again
+    /// after [`CHECK_AGAIN_MS`].
     #[cold]
     pub fn hold(&self) {
         let is_first =
@@ -76,35 +76,35 @@ impl Exposure {
         self.delays.fetch_add(u64::from(is_first), Relaxed);
     }
 
-    /// How often writers were held back.
+    /// Returns how many times writers began to wait.
     pub fn delays(&self) -> u64 {
         self.delays.load(Relaxed)
     }
 
-    /// A client is to have its writes on the device within a second.
+    /// Notes that a client relies on its writes becoming durable within a second.
     #[inline]
-    pub fn promise(&self) {
-        self.is_promised.store(true, Relaxed);
+    pub fn note_guarantee(&self) {
+        self.is_guaranteed.store(true, Relaxed);
     }
 
-    pub(super) fn take_promise(&self) -> bool {
-        self.is_promised.swap(false, Relaxed)
+    pub(super) fn take_guarantee(&self) -> bool {
+        self.is_guaranteed.swap(false, Relaxed)
     }
 
-    /// Everything appended before `moment` is on the device.
+    /// Notes that everything appended before `moment_ms` is durable.
     pub(super) fn note_safe(&self, moment_ms: u64) {
         self.safe_before_ms.store(moment_ms, Relaxed);
     }
 
-    /// A sync begins; when it did, for [`end_sync`](Self::end_sync).
+    /// Notes the begin of a sync. Returns its time, for [`end_sync`](Self::end_sync).
     pub(super) fn begin_sync(&self) -> u64 {
         let now_ms = self.now_ms();
         self.is_busy.store(true, Relaxed);
         now_ms
     }
 
-    /// The sync that began then has ended. Writers go on waiting if writes at stake are still too old and
-    /// `another_follows`. Returns how long some have waited who may go on now.
+    /// Notes the end of the sync that began at `began_ms`. Writers keep waiting if unsynced writes are
+    /// still too old and `another_follows`. Otherwise returns how long released writers have waited.
     pub(super) fn end_sync(
         &self,
         began_ms: u64,
@@ -120,7 +120,7 @@ impl Exposure {
         self.rest()
     }
 
-    /// No sync is underway. Returns how long some have waited who may go on now.
+    /// Notes that no sync is running. Returns how long released writers have waited.
     pub(super) fn rest(&self) -> Option<Duration> {
         self.is_busy.store(false, Relaxed);
         let since_ms = self.held_since_ms.swap(0, Relaxed);
@@ -145,7 +145,7 @@ mod tests {
         exposure.hold();
         exposure.hold();
         assert_eq!(exposure.delays(), 1);
-        // What was written since the sync began is at stake for half of the time.
+        // Writes since the begin of the sync are unsynced for half of the time.
         let waited = exposure.end_sync(began, true, true);
         assert!(waited.is_some() && !exposure.is_too_long());
     }

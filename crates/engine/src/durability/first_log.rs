@@ -1,4 +1,4 @@
-//! A log that begins with keys that were loaded from elsewhere.
+//! Creates a log from keys that were loaded from elsewhere.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::durable_log::DurableLog;
 use super::log_directory::LogDirectory;
 use super::recovery::RecoveryError;
 
-/// With fewer keys a thread costs more than it saves.
+/// Minimum number of keys per thread; with fewer, a thread costs more than it saves.
 const KEYS_PER_THREAD_MIN: u64 = 50_000;
 
-/// Makes all that is in `keyspace` the content of a data directory without a log, and has changes go there from now on.
-/// A crash before this returns leaves a directory without a log, as it was.
+/// Writes all of `keyspace` to a new log in a data directory that has none, and logs changes there from now on. A crash
+/// before this returns leaves the directory without a log.
 ///
 /// # Errors
-/// When the directory cannot be written to, or holds values that only a log knows.
+/// When the directory cannot be written to, or holds spilled values of a missing log.
 pub(super) fn begin_with(
     durable_log: &DurableLog,
     keyspace: &Keyspace,
     log_directory: &LogDirectory,
 ) -> Result<(), RecoveryError> {
     log_directory.check_values(&log_directory.current()?)?;
-    // It counts when it is complete, and not before.
+    // The log becomes authoritative only once it is complete.
     let path = log_directory.begin()?;
     let failed = |error| RecoveryError::of(&path, error);
     let (disk, options) = (Arc::clone(&log_directory.disk), log_directory.options.wal.clone());
@@ -43,7 +43,7 @@ pub(super) fn begin_with(
     Ok(())
 }
 
-/// Logs all keys, with a thread for each core if there are many. No client is served yet.
+/// Logs all keys, with a thread per core if there are many. No client is served yet.
 fn log_all(keyspace: &Keyspace) {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = (keyspace.total_len() / KEYS_PER_THREAD_MIN).clamp(1, cores as u64) as usize;
@@ -51,12 +51,12 @@ fn log_all(keyspace: &Keyspace) {
     let next = || passes.lock().pop();
     let log = || {
         while let Some(mut pass) = next() {
-            while pass.step().1 == Pass::Underway {}
+            while pass.step().1 != Pass::Complete {}
         }
     };
     thread::scope(|scope| {
         for _ in 1..threads {
-            // If the system has no thread to give, this one does it all.
+            // If the system cannot start a thread, this one does all the work.
             let _ = thread::Builder::new().name("log".into()).spawn_scoped(scope, log);
         }
         log();

@@ -1,78 +1,77 @@
-//! What the log needs of the program around it, and no more: so that it can be driven without threads,
-//! sockets and sessions.
+//! The interface of the log to the program around it. It is small, so that the log can be driven
+//! without threads, sockets and sessions.
 
 use std::fmt;
 use std::time::Duration;
 
 use tierce_config::SyncPolicy;
 
-/// The reader of the log's reports.
+/// Receiver of the log's messages to the operator.
 pub trait Operator: Send + Sync {
-    /// A line.
+    /// Writes a line.
     fn tell(&self, severity: Severity, line: fmt::Arguments<'_>);
 }
 
 /// The program around the log.
 pub trait Host: Operator {
-    /// Settings that may change while it runs.
+    /// Returns the settings, which may change at run time.
     fn settings(&self) -> CompactionSettings;
 
-    /// Wakes those who wait for the device: the log has reached it, or there is no log any more.
+    /// Wakes all that wait for a sync: it has ended, or there is no log any more.
     fn device_reached(&self);
 
-    /// Writers that were held back because the device took too long, or a pass needed the rest of the
-    /// disk, may go on.
+    /// Wakes writers that waited for a slow device, or because a pass needed the rest of the disk.
     fn writers_go_on(&self);
 
-    /// There is no log although one was asked for. Settings that say otherwise are put back, before
-    /// anybody hears of it by [`Self::switched`].
+    /// Resets settings that ask for a log, because none could be created. Called before
+    /// [`Self::switched`] tells anybody.
     fn take_back(&self);
 
-    /// A switch that [`DurableLog::switch`](super::DurableLog::switch) asked for has come to an end.
+    /// Reports the end of a switch that [`DurableLog::switch`](super::DurableLog::switch) requested.
     fn switched(&self, switched: &Switched);
 }
 
-/// The program around the thread that has the log reach the device.
+/// The program around the sync thread.
 pub trait SyncHost: Host {
-    /// How soon the log has to reach it.
+    /// Returns the sync policy (`appendfsync`).
     fn sync_policy(&self) -> SyncPolicy;
 
-    /// Something took so long.
+    /// Records the latency of an event.
     fn note_latency(&self, event: &'static str, took: Duration);
 }
 
-/// How important a line is.
+/// Importance of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
     /// For debugging.
     Verbose,
-    /// What an operator wants to see.
+    /// Of interest to an operator.
     Notice,
-    /// What an operator has to see.
+    /// Needs the attention of an operator.
     Warning,
 }
 
-/// Settings that the WAL manager follows.
+/// Settings of the WAL manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompactionSettings {
-    /// The log is compacted when it has grown by so many percent; zero for never.
+    /// Growth in percent at which the log is compacted; zero for never.
     pub growth_percentage: u64,
-    /// A log that is not larger is not compacted.
+    /// Size up to which the log is not compacted.
     pub bytes_min: u64,
-    /// Compaction writes so much a second at most; zero for no limit.
+    /// Bytes per second that compaction may write; zero for no limit.
     pub bytes_per_second: u64,
 }
 
-/// The end of a switch, and of all before it.
+/// The end of a switch, and of all earlier ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Switched {
-    /// Which one.
+    /// Id of the switch.
     pub switch_id: u64,
-    /// Whether there is a log now.
+    /// True if there is a log now.
     pub is_on: bool,
-    /// Why there is none although one was asked for.
+    /// Reason why the requested log could not be created.
     pub failure: Option<String>,
 }
 
-/// Why a switch of the log came to nothing that did not fail.
+/// Reason for a switch without effect that did not fail.
 pub const SWITCHED_BY_ANOTHER: &str = "another client has switched it meanwhile";

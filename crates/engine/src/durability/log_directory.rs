@@ -1,24 +1,22 @@
-//! Where the log is inside the data directory.
+//! Location of the log inside the data directory.
 //!
-//! Usually it is in `wal`. A log that is created while the server runs is written to `wal-2`, or the
-//! next number, and counts once a file `wal-2.complete` is beside it. Until then a file
-//! `wal-2.incomplete` says that it is not needed. **One log counts at any moment**, whatever the
-//! moment of a crash: the complete one with the highest number, or `wal` if there is none.
-//!
-//! Why that holds at each step, when a crash keeps any part of the names changed since the last sync of
+//! Usually the log is in `wal`. A log that is created at run time is written to `wal-2`, or the next number, and
+//! becomes authoritative with a file `wal-2.complete` next to it. Until then a file `wal-2.incomplete` says that it
+//! is not needed. **Exactly one log is authoritative at any moment**, also after a crash: the complete one with the
+//! highest number, or `wal` if there is none. A start loads this log.
+//! Each step keeps this guarantee, although a crash may keep any subset of the names changed since the last sync of
 //! the directory:
 //!
-//! * `begin` syncs `wal-2.incomplete` before anything of `wal-2` is there, so a leftover is known as one.
-//! * `complete` is called when both logs hold all that was acknowledged. One step decides, the name
-//!   `wal-2.complete`; until it is synced either log may count. Everything after it only removes. It may
-//!   be called again after a failure.
-//! * Logs that do not count are removed after a sync of what makes the other one count, each behind the
-//!   file that made it count.
-//! * `discard` syncs the removal of `wal-2.complete` before it touches `wal-2`, and that of `wal-2` before
-//!   it removes `wal-2.incomplete`.
+//! * `begin` syncs `wal-2.incomplete` before it creates anything of `wal-2`, so a leftover is recognized.
+//! * `complete` is called when both logs hold all acknowledged writes. Only the name `wal-2.complete` decides; until
+//!   it is synced either log may be authoritative. Later steps only remove. It may be called again after a failure.
+//! * Logs that are not authoritative are removed after a sync of the name that makes the other one so. The directory
+//!   of each is removed after the file that made it authoritative.
+//! * `discard` syncs the removal of `wal-2.complete` before it touches `wal-2`, and that of `wal-2` before it removes
+//!   `wal-2.incomplete`.
 //!
-//! If the log that counts is missing although something says that there was one, the data directory is
-//! refused: the user may be able to put the log back.
+//! If the authoritative log is missing although a file shows that there was one, the data directory is refused: the
+//! user may be able to put the log back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,29 +26,29 @@ use tierce_keyspace::planted::{self, Fault};
 use tierce_storage::disk::{Disk, OpenMode, OsDisk, Space};
 use tierce_storage::{ColdOptions, Wal, WalOptions};
 
-/// The first log of a data directory, which is complete from its beginning.
+/// Name of the first log of a data directory, which is complete from its beginning.
 const FIRST_NAME: &str = "wal";
-/// The prefix of the number of a later one.
+/// Prefix of the name of a later log, before its number.
 const NAME_PREFIX: &str = "wal-";
-/// What follows the name of a log in that of the file that makes it count.
+/// Extension of the file that makes a log authoritative.
 const COMPLETE: &str = "complete";
-/// The same for the file that says that it does not count yet.
+/// Extension of the file that marks a log as not yet authoritative.
 const INCOMPLETE: &str = "incomplete";
-/// The file without which a directory is no log.
+/// File that every log directory has.
 const MANIFEST: &str = "MANIFEST";
 
-/// Sizes of the files of a log, and how it is loaded; tests want other ones than servers.
+/// File sizes and loading options of a log; tests use other values than servers.
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
-    /// Of the log itself.
+    /// Options of the log itself.
     pub wal: WalOptions,
-    /// Of the values on disk that it refers to.
+    /// Options of the values on disk that the log refers to.
     pub cold: ColdOptions,
-    /// Threads that load it; as many as there are cores by default.
+    /// Number of threads that load the log; one per core by default.
     pub loaders: Option<std::num::NonZeroUsize>,
 }
 
-/// The place of the logs of one data directory.
+/// The logs of one data directory.
 #[derive(Clone)]
 pub struct LogDirectory {
     pub(super) disk: Arc<dyn Disk>,
@@ -58,21 +56,21 @@ pub struct LogDirectory {
     pub(super) options: LogOptions,
 }
 
-/// Whether this is the name of a directory with a log, of a complete one or not.
+/// Returns true if this is the name of a log directory, complete or not.
 fn is_log_name(name: &[u8]) -> bool {
     let number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     name == FIRST_NAME.as_bytes() || name.strip_prefix(NAME_PREFIX.as_bytes()).is_some_and(number)
 }
 
-/// The directory of the log that counts, which is not there if there is no log yet.
+/// Returns the directory of the authoritative log. It does not exist if there is no log yet.
 ///
 /// # Errors
-/// When the data directory cannot be read, or the log that counts is missing.
+/// When the data directory cannot be read, or the authoritative log is missing.
 pub fn log_dir(dir: &Path) -> io::Result<PathBuf> {
     LogDirectory::new(Arc::new(OsDisk), dir, LogOptions::default()).current()
 }
 
-/// The directory of the log that counts, if there is one.
+/// Returns the directory of the authoritative log, if there is one.
 ///
 /// # Errors
 /// As [`log_dir`].
@@ -80,18 +78,18 @@ pub fn existing_log(dir: &Path) -> io::Result<Option<PathBuf>> {
     LogDirectory::new(Arc::new(OsDisk), dir, LogOptions::default()).existing()
 }
 
-/// Where a data directory has the spilled values that its log refers to.
+/// Returns the directory of the spilled values that the log refers to.
 pub fn cold_dir(dir: &Path) -> PathBuf {
     dir.join("cold")
 }
 
 impl LogDirectory {
-    /// In this data directory.
+    /// Creates the interface to the logs of this data directory.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Self {
         Self { disk, dir: dir.to_owned(), options }
     }
 
-    /// The directory of the log that counts, which is not there if there is no log yet.
+    /// Returns the directory of the authoritative log. It does not exist if there is no log yet.
     pub(super) fn current(&self) -> io::Result<PathBuf> {
         let names = self.list()?;
         let newest =
@@ -112,13 +110,13 @@ impl LogDirectory {
         Ok(current)
     }
 
-    /// The directory of the log that counts, if there is one.
+    /// Returns the directory of the authoritative log, if there is one.
     pub(super) fn existing(&self) -> io::Result<Option<PathBuf>> {
         let current = self.current()?;
         Ok(self.is_log(&current)?.then_some(current))
     }
 
-    /// Refuses to begin without a log where there are values that only a log knows.
+    /// Refuses to begin without a log if there are spilled values of a missing log.
     pub(super) fn check_values(&self, current: &Path) -> io::Result<()> {
         let cold = cold_dir(&self.dir);
         let values = self.disk_list(&cold)?;
@@ -140,22 +138,22 @@ impl LogDirectory {
         ))
     }
 
-    /// Prepares the directory of a log that is to replace the one that counts.
+    /// Prepares the directory of a log that will replace the authoritative one.
     pub(super) fn begin(&self) -> io::Result<PathBuf> {
         let current = self.current()?;
         self.clear_others(&current)?;
         let next = number_of(&current).map_or(2, |number| number + 1);
         let path = self.log(Some(next));
-        // The data directory of a server that has never had a log may not be there.
+        // The data directory may not exist if the server has never had a log.
         self.disk.create_dir_all(&self.dir)?;
         self.disk.open(&path.with_extension(INCOMPLETE), OpenMode::Truncate)?;
         self.disk.sync_dir(&self.dir)?;
-        // On a disk that lists files only, nothing was seen of it.
+        // A disk that lists only files does not show an empty leftover.
         self.clear(&path)?;
         Ok(path)
     }
 
-    /// Removes the log that counts: what was in it is not needed any more. Then the directory has none.
+    /// Removes the authoritative log, which is no longer needed. The directory has no log afterwards.
     pub(super) fn give_up(&self) -> io::Result<()> {
         match self.existing()? {
             Some(current) => self.discard(&current),
@@ -163,7 +161,7 @@ impl LogDirectory {
         }
     }
 
-    /// Says that there is no room for a log that needs so many bytes, and what helps.
+    /// Returns the message that there is no room for a log of `needed` bytes, with the remedy.
     pub(super) fn lack_of_room(&self, needed: u64, space: &Space) -> String {
         format!(
             "another one needs about {} MB beside it, while {} MB are free in {}: make room there, or give all data up \
@@ -174,7 +172,7 @@ impl LogDirectory {
         )
     }
 
-    /// Makes a log count, all of which is on the device. To be called again if it fails.
+    /// Makes a log authoritative that is completely durable. Must be called again if it fails.
     pub(super) fn complete(&self, path: &Path) -> io::Result<()> {
         let mode = match planted::is(Fault::CompletionIsNotRepeated) {
             true => OpenMode::CreateNew,
@@ -184,8 +182,8 @@ impl LogDirectory {
         self.disk.sync_dir(&self.dir)
     }
 
-    /// Removes a log that was begun and shall not count. If that fails, the log counts as a whole or will be
-    /// removed later.
+    /// Removes a log that shall not become authoritative. If this fails, the log is either intact and authoritative,
+    /// or is removed later.
     pub(super) fn discard(&self, path: &Path) -> io::Result<()> {
         self.remove(&path.with_extension(COMPLETE))?;
         self.disk.sync_dir(&self.dir)?;
@@ -194,7 +192,7 @@ impl LogDirectory {
         self.remove(&path.with_extension(INCOMPLETE))
     }
 
-    /// Removes what remains of logs that do not count.
+    /// Removes the leftovers of logs that are not authoritative.
     pub(super) fn clear_others(&self, current: &Path) -> io::Result<()> {
         let names = self.list()?;
         let is_other = |path: &Path| {
@@ -216,7 +214,7 @@ impl LogDirectory {
         if others.is_empty() && !names_contain(&names, &marks) {
             return Ok(());
         }
-        // Of what makes the other one count.
+        // This syncs the name that makes the current log authoritative.
         self.disk.sync_dir(&self.dir)?;
         others.iter().try_for_each(|other| self.discard(other))?;
         self.remove(&marks)
@@ -245,7 +243,7 @@ impl LogDirectory {
         }
     }
 
-    /// What is in a directory, nothing if it is not there or no directory.
+    /// Lists a directory. Returns nothing if it does not exist or is not a directory.
     fn disk_list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
         match self.disk.list(dir) {
             Err(error)
@@ -260,19 +258,19 @@ impl LogDirectory {
         }
     }
 
-    /// Bytes of the log that counts, except for its last records: what a start has to load. Zero if there is none, or
-    /// it cannot be looked at.
+    /// Returns the bytes of the authoritative log that a start must load, without its last records. Returns zero if
+    /// there is no log or it cannot be read.
     pub(crate) fn bytes(&self) -> u64 {
         let current = self.current();
         current.and_then(|dir| Wal::bytes_in(&*self.disk, &dir)).unwrap_or(0)
     }
 
-    /// Whether this is where the first log is, and not one that was begun at run time.
+    /// Returns true if this is the directory of the first log, not of one that was created at run time.
     pub(super) fn is_first(&self, path: &Path) -> bool {
         path == self.log(None)
     }
 
-    /// Whether there is a log in this directory.
+    /// Returns true if there is a log in this directory.
     pub(super) fn is_log(&self, path: &Path) -> io::Result<bool> {
         Ok(names_contain(&self.disk_list(path)?, &path.join(MANIFEST)))
     }
@@ -290,13 +288,13 @@ fn is(path: &Path, kind: &str) -> bool {
     path.extension().is_some_and(|extension| extension == kind) && number_of(path).is_some()
 }
 
-/// Whether this is the directory of a log that was begun while the server ran.
+/// Returns true if this is the directory of a log that was created at run time.
 fn is_numbered(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     is_log_name(name.as_encoded_bytes()) && number_of(path).is_some()
 }
 
-/// The number in the name of a log, or of a file that says something of it.
+/// Returns the number in the name of a log or of its marker file.
 fn number_of(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
@@ -333,7 +331,7 @@ mod tests {
         assert!(!at("wal-5").exists());
         dir.write("wal-2/MANIFEST", "new");
         assert_eq!(log_directory.current().unwrap(), at("wal"), "it does not count yet");
-        // The next attempt finds nothing of it.
+        // The next attempt removes all of it.
         assert_eq!(log_directory.begin().unwrap(), second);
         assert!(!second.exists() && at("wal").exists());
 
@@ -359,14 +357,14 @@ mod tests {
         dir.write("wal/MANIFEST", "old");
         let second = log_directory.begin().unwrap();
         dir.write("wal-2/MANIFEST", "new");
-        // Its name was made, and what came after that failed.
+        // The marker was created, and the steps after it failed.
         log_directory.complete(&second).unwrap();
         log_directory.discard(&second).unwrap();
         assert_eq!(names(&dir), ["wal"]);
         assert_eq!(log_directory.current().unwrap(), dir.path().join("wal"));
     }
 
-    /// What is there, and what the start says to it.
+    /// Files in the directory, with the log that the start reports as missing and the file that proves it.
     #[test]
     fn a_missing_log_is_refused() {
         for (files, missing, witness) in [

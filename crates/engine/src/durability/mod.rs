@@ -1,20 +1,20 @@
-//! Makes writes durable: the log under the keyspace.
+//! Makes writes durable: the log of the keyspace.
 //!
-//! * `durable_log`: the log itself; where changes go, and what happens when they cannot.
-//! * `recovery`: from the log back to the keys, before the first client is served.
-//! * `cut_search`: the changes behind a place in the log.
-//! * `first_log`: a log that begins with what was loaded from elsewhere.
-//! * `syncer`: a thread that has the log reach the device, by policy.
-//! * `exposure`: holding writers back where that takes too long.
-//! * `compactor`: writing live keys again so that the old part of the log can go.
-//! * `wal_manager`: what decides when that is done, and begins, heals and closes the log at run time.
-//! * `log_directory`: where the log is, and which one counts.
-//! * `host`: what all of these need from the program around them.
+//! * `durable_log`: the log itself, which takes changes, and its write errors.
+//! * `recovery`: loads the log into the keyspace before the first client is served.
+//! * `cut_search`: the changes after a given offset of the log.
+//! * `first_log`: creates a log from keys that were loaded from elsewhere.
+//! * `syncer`: the thread that syncs the log, by policy.
+//! * `exposure`: makes writers wait while a sync takes too long.
+//! * `compactor`: writes live keys again so that the old part of the log can be dropped.
+//! * `wal_manager`: decides when to compact, and creates, heals and closes the log at run time.
+//! * `log_directory`: location of the logs, and which one is authoritative.
+//! * `host`: the interface to the program around all of these.
 //! * `serving`: the log with its threads.
 //!
-//! What holds whatever the policy: a write is in the operating system's hands before its reply is
-//! sent, so the death of the process loses nothing that was acknowledged. Under `always`, the replies
-//! of a connection are held back until the log has reached the device; other connections continue.
+//! Guarantee under every policy: a write is handed to the operating system before its reply is sent.
+//! So the death of the process loses no acknowledged write. Under `always`, the replies of a
+//! connection are deferred until the log is synced; other connections continue.
 
 mod compactor;
 mod cut_search;

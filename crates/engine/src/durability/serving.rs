@@ -36,41 +36,41 @@ pub struct Durability {
     search: Mutex<Option<CutSearch>>,
 }
 
-/// What keeps writes outside of this machine has to say to writers.
+/// Restrictions on writers by the external storage that also keeps the writes.
 #[derive(Default)]
 struct Outside {
-    /// Why they are refused, once they are.
+    /// Reason why writes are refused, once they are.
     cause: OnceLock<String>,
-    /// They have to wait.
+    /// Writers must wait.
     is_held: AtomicBool,
 }
 
-/// The result for a client that has switched the log.
+/// Result of switching the log, for the client that asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reached {
-    /// It is as he wants it.
+    /// The log is in the wanted state.
     Now,
-    /// It will be, or not, when the switch with this id has come to an end.
+    /// The outcome is known when the switch with this id has ended.
     Later(u64),
-    /// It is not, for this reason.
+    /// The log is not in the wanted state, for this reason.
     Never(String),
 }
 
 impl Durability {
-    /// Around a durable log, which has a log or not.
+    /// Wraps a durable log, which may or may not have an open log.
     pub fn new(durable_log: Arc<DurableLog>, log_directory: LogDirectory) -> Self {
         let (threads, outside, search) = Default::default();
         Self { durable_log, log_directory, threads, outside, search }
     }
 
-    /// For a server that never has a log: that of a tool.
+    /// Creates one for the server of a tool, which never has a log.
     pub fn without_log() -> Self {
         let log_directory =
             LogDirectory::new(Arc::new(OsDisk), Path::new(""), LogOptions::default());
         Self::new(Arc::default(), log_directory)
     }
 
-    /// Whether there has ever been a record in the log that [`Durability::recover`] would load; before that.
+    /// Returns true if the log that [`Durability::recover`] would load has ever had a record. Call it before that.
     ///
     /// # Errors
     /// When the data directory cannot be read.
@@ -78,11 +78,11 @@ impl Durability {
         recovery::was_ever_written(&self.log_directory)
     }
 
-    /// The log in the data directory, if this process has neither loaded nor written it: `appendonly` was off at the
-    /// start. A log that is begun now would replace it.
+    /// Returns the log in the data directory if this process has neither loaded nor written it, because `appendonly`
+    /// was off at the start. A log that is created now would replace it.
     ///
     /// # Errors
-    /// When the data directory cannot be read, or the log that counts is missing.
+    /// When the data directory cannot be read, or the authoritative log is missing.
     pub fn unread_log(&self) -> io::Result<Option<PathBuf>> {
         match self.durable_log.is_on() || self.durable_log.was_on() {
             true => Ok(None),
@@ -90,11 +90,11 @@ impl Durability {
         }
     }
 
-    /// Loads what the log in the data directory holds into the keyspace, whose log it is from then on; see
+    /// Loads the log of the data directory into the keyspace, which logs its changes there from now on; see
     /// [`recover`](super::recover).
     ///
     /// # Errors
-    /// When the log cannot be read, with the file and what can be done.
+    /// When the log cannot be read, with the file and the remedy.
     pub fn recover(
         &self,
         keyspace: &Arc<Keyspace>,
@@ -110,18 +110,18 @@ impl Durability {
         recovery::recover_and_search(loaded, operator, accepts_losses, loading, search)
     }
 
-    /// Has [`Durability::recover`] search the log.
+    /// Makes [`Durability::recover`] search the log.
     pub fn search(&self, search: CutSearch) {
         *self.search.lock() = Some(search);
     }
 
-    /// The result of that search; see [`CutSearch::finish`].
+    /// Returns the result of that search; see [`CutSearch::finish`].
     pub fn take_found(&self) -> Option<Vec<Vec<u8>>> {
         self.search.lock().take()?.finish()
     }
 
-    /// Makes all that is in `keyspace` the content of the data directory, which has no log, and has changes go there
-    /// from now on. If that fails, or the process dies meanwhile, the directory has no log.
+    /// Writes all of `keyspace` to a new log in the data directory, which has none, and logs changes there from now
+    /// on. If this fails, or the process dies meanwhile, the directory has no log.
     ///
     /// # Errors
     /// When the directory cannot be written to.
@@ -129,48 +129,48 @@ impl Durability {
         first_log::begin_with(&self.durable_log, keyspace, &self.log_directory)
     }
 
-    /// Refuses all writes from now on, for this reason, and has nothing acknowledged that waits for a device: what
-    /// keeps them outside of this machine belongs to another server.
+    /// Refuses all writes from now on, for this reason, and acknowledges no write that still waits for storage: the
+    /// external storage belongs to another server.
     pub fn refuse(&self, cause: &str) {
         self.outside.cause.get_or_init(|| cause.to_owned());
     }
 
-    /// Whether writers have to wait, because what keeps their writes outside of this machine is behind.
+    /// Makes writers wait while the external storage that keeps their writes is behind.
     pub fn hold_for_outside(&self, is_held: bool) {
         self.outside.is_held.store(is_held, Ordering::Relaxed);
     }
 
-    /// Whether [`hold_for_outside`](Self::hold_for_outside) is in force.
+    /// Returns true if [`hold_for_outside`](Self::hold_for_outside) is in force.
     #[inline]
     pub fn is_held_for_outside(&self) -> bool {
         self.outside.is_held.load(Ordering::Relaxed)
     }
 
-    /// The log, if there is one, or would be if it had not failed.
+    /// Returns the log if there is one, or would be if it had not failed.
     #[must_use]
     #[inline]
     pub fn durable_log(&self) -> Option<&Arc<DurableLog>> {
         Some(&self.durable_log).filter(|durable_log| durable_log.is_on())
     }
 
-    /// What holds the log, whether or not there is one.
+    /// Returns the durable log, even if it is switched off.
     #[must_use]
     pub fn wal_on_or_off(&self) -> &Arc<DurableLog> {
         &self.durable_log
     }
 
-    /// Has a log begun, or the present one closed, soon.
+    /// Requests that a log is created, or the present one closed, soon.
     pub fn switch(&self, on: bool) {
         self.durable_log.switch(on);
     }
 
-    /// How far it has come with a switch, which `has_changed` something or found it set that way.
+    /// Returns the state of a switch. `has_changed` is false if the setting already had this value.
     pub fn reached(&self, on: bool, has_changed: bool) -> Reached {
         if let Some(switch_id) = self.durable_log.switching() {
             return Reached::Later(switch_id);
         }
         match self.durable_log.write_error() {
-            // A new log may have failed since; then the switch itself has not.
+            // After `has_changed` the switch itself has succeeded, even if the new log has failed since.
             Some(cause) if on && !has_changed => Reached::Never(self.still_failing(&cause)),
             _ if on != self.durable_log.is_on() => {
                 let failure = self.durable_log.switch_failure();
@@ -180,7 +180,7 @@ impl Durability {
         }
     }
 
-    /// What to tell a client that wants a log when there is one that has failed.
+    /// Returns the error for a client that wants a log when the present one has failed.
     fn still_failing(&self, cause: &str) -> String {
         let what_next = match self.durable_log.may_heal() {
             true => "another one is being written, and writes are refused until it is complete",
@@ -189,36 +189,36 @@ impl Durability {
         format!("the log has failed ({cause}); {what_next}")
     }
 
-    /// Whether there is a log, or one is about to be begun.
+    /// Returns true if there is a log, or one is about to be created.
     pub fn is_wanted(&self) -> bool {
         self.durable_log.is_wanted()
     }
 
-    /// Figures for INFO.
+    /// Returns the figures for INFO.
     pub fn compaction_figures(&self) -> CompactionFigures {
         self.durable_log.compaction_figures()
     }
 
-    /// Whether the log cannot take writes. Who follows it does not get what it refuses, either.
+    /// Returns true if the log cannot take writes. Followers of the log do not get refused writes either.
     #[inline]
     pub fn log_has_failed(&self) -> bool {
         self.durable_log.has_write_error() && self.durable_log.is_on()
     }
 
-    /// Whether writes have to be refused: the log cannot take them, or they are to be safe outside of this machine
-    /// and cannot be.
+    /// Returns true if writes must be refused: the log has failed, or the external storage cannot keep them.
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.log_has_failed() || self.outside.cause.get().is_some()
     }
 
-    /// The positions behind which, up to its end, a log that could not be closed had nothing on the device.
+    /// Returns the positions of a log that could not be closed which never became durable: after the first, up to
+    /// the last.
     pub fn lost(&self) -> Option<Range<u64>> {
         self.durable_log.lost()
     }
 
-    /// Whether writes under a policy have to wait: for a sync that takes too long, or for a pass that needs
-    /// what is left of the disk. Which policy it is matters only if a sync does.
+    /// Returns true if writers under this policy must wait: for a slow sync, for external storage, or for a pass
+    /// that needs the rest of the disk. The policy matters only for a slow sync.
     #[inline]
     pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
         self.durable_log.keeps_room()
@@ -226,8 +226,8 @@ impl Durability {
             || self.durable_log.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
     }
 
-    /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
-    /// before.
+    /// Notes that a writer waits. Returns after how many milliseconds it must check again, if nobody wakes it
+    /// earlier.
     pub fn hold_back(&self) -> u64 {
         if self.durable_log.exposure.is_too_long() {
             self.durable_log.exposure.hold();
@@ -235,18 +235,18 @@ impl Durability {
         exposure::CHECK_AGAIN_MS
     }
 
-    /// How often writers were held back.
+    /// Returns how many times writers began to wait.
     pub fn delays(&self) -> u64 {
         self.durable_log.exposure.delays()
     }
 
-    /// Moves the time on by which that is decided: for tests.
+    /// Advances the clock of that decision, for tests.
     #[doc(hidden)]
     pub fn advance_clock(&self, ms: u64) {
         self.durable_log.exposure.advance(ms);
     }
 
-    /// Why writes are refused: the error of the disk, unless a new log is being written by now.
+    /// Returns the reason why writes are refused, with the missing space if a new log lacks room.
     pub fn write_failure(&self) -> Option<String> {
         let of_log = || {
             let cause = self.durable_log.write_error()?;
@@ -258,20 +258,20 @@ impl Durability {
         self.outside.cause.get().cloned().or_else(of_log)
     }
 
-    /// The space of the device that the data directory is on.
+    /// Returns the space of the device that holds the data directory.
     pub fn disk_space(&self) -> Option<Space> {
         self.log_directory.disk.space(&self.log_directory.dir)
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub fn dir(&self) -> &Path {
         &self.log_directory.dir
     }
 
-    /// Starts the threads that keep the log.
+    /// Starts the threads of the log.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// When the system cannot start a thread.
     pub fn start(&self, keyspace: &Arc<Keyspace>, host: Arc<dyn SyncHost>) -> io::Result<()> {
         let syncer = Syncer::start(&self.durable_log, Arc::clone(&host))?;
         let wal_manager =
@@ -280,7 +280,7 @@ impl Durability {
         Ok(())
     }
 
-    /// Ends the threads and closes the log; everything is on the device then.
+    /// Ends the threads and closes the log. Everything is durable afterwards.
     pub fn stop(&self, log: &Log) {
         drop(self.threads.lock().take());
         if let Err(error) = self.durable_log.close() {
@@ -289,7 +289,7 @@ impl Durability {
     }
 }
 
-/// They end in this order when they are dropped.
+/// The threads; they end in this order when dropped.
 struct Threads {
     _wal_manager: WalManagerThread,
     _syncer: Syncer,
@@ -320,7 +320,7 @@ impl Drop for WalManagerThread {
     fn drop(&mut self) {
         self.durable_log.request_end();
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! The thread that has the log reach the device.
+//! The thread that syncs the log.
 //!
-//! It syncs when a client waits, and under `everysec` once a second. One sync serves all waiting
-//! clients (group commit); clients that come during a sync form the next group. No other thread waits
-//! for the device; if a sync takes too long, sessions that write wait (`exposure.rs`).
+//! It syncs when a client waits, and under `everysec` once a second. One sync serves all waiting clients
+//! (group commit); clients that come during a sync form the next group. No other thread waits for the device.
+//! If a sync takes too long, writers wait (`exposure.rs`).
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::durable_log::DurableLog;
 use super::host::{Severity, SyncHost};
 use tierce_config::SyncPolicy;
 
-/// Under `everysec`.
+/// Sync interval under `everysec`.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread; dropping it ends it.
@@ -47,7 +47,7 @@ impl Drop for Syncer {
 fn run(durable_log: &DurableLog, host: &dyn SyncHost) {
     durable_log.exposure.note_safe(durable_log.exposure.now_ms());
     let mut synced = Instant::now();
-    // Up to here sessions know that they need not wait any more.
+    // Position up to which the sessions were told that they need not wait.
     let mut announced = 0;
     loop {
         let patience = INTERVAL.saturating_sub(synced.elapsed());
@@ -60,8 +60,8 @@ fn run(durable_log: &DurableLog, host: &dyn SyncHost) {
         let now_ms = durable_log.exposure.now_ms();
         let durable = durable_log.durable();
         if wanted > durable {
-            // Where all cores are busy, workers may get to append more meanwhile, which then joins the
-            // group: replies to the group before come back as requests. On an idle core this returns at once.
+            // On a busy machine, this lets workers append more records, which join the group: clients answer
+            // earlier replies with new requests. On an idle core this returns at once.
             thread::yield_now();
             sync(durable_log, host, "aof-fsync-always");
         } else if durable >= durable_log.appended() {
@@ -71,7 +71,7 @@ fn run(durable_log: &DurableLog, host: &dyn SyncHost) {
             sync(durable_log, host, "aof-fsync-everysec");
         }
         if wanted > announced {
-            // Even if the sync failed: sessions that wait for the device then end without replies.
+            // Wake the sessions even if the sync failed: those that wait for it then end without replies.
             announced = wanted.max(durable_log.durable());
             host.device_reached();
         }
@@ -79,9 +79,9 @@ fn run(durable_log: &DurableLog, host: &dyn SyncHost) {
     release(host, durable_log.exposure.rest());
 }
 
-/// Whether any client relies on a power cut losing at most the last moment's writes.
+/// Returns true if any client relies on periodic syncs.
 fn is_due_every_second(durable_log: &DurableLog, host: &dyn SyncHost) -> bool {
-    durable_log.exposure.take_promise() || host.sync_policy() != SyncPolicy::No
+    durable_log.exposure.take_guarantee() || host.sync_policy() != SyncPolicy::No
 }
 
 fn sync(durable_log: &DurableLog, host: &dyn SyncHost, event: &'static str) {
@@ -100,7 +100,7 @@ fn sync(durable_log: &DurableLog, host: &dyn SyncHost, event: &'static str) {
     }
 }
 
-/// Has writers go on that were held back for so long, if there are any.
+/// Wakes writers that have waited for `held`, if there are any.
 fn release(host: &dyn SyncHost, held: Option<Duration>) {
     let Some(held) = held else { return };
     host.note_latency("aof-write-pending-fsync", held);

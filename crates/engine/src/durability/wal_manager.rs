@@ -1,20 +1,20 @@
 //! Opens, compacts, heals and closes the log while the server runs.
 //!
-//! One mechanism serves `CONFIG SET appendonly yes` and the healing of a write error: a new log is begun beside
-//! whatever is there, all changes go to it from that moment, and all keys are written to it in a pass. Only
-//! then does the new log count ([`LogDirectory`]), does a write error end, and may the log before be removed. A crash
-//! before that leaves what counted before, which holds everything that was acknowledged: while there is a
-//! write error no write is. `CONFIG SET appendonly no` closes the log; what is in it stays on disk.
+//! `CONFIG SET appendonly yes` and the healing of a write error use the same steps. A new log is created next to the
+//! old one, all changes go to it from that moment, and a pass writes all keys to it. Only then does the new log
+//! become authoritative ([`LogDirectory`]), the write error end, and may the old log be removed. A crash before that
+//! leaves the old log authoritative. After a write error it holds all acknowledged writes, because none is acknowledged
+//! during the error. `CONFIG SET appendonly no` closes the log; its content stays on disk.
 //!
-//! A change made before the log was opened is in the pass, and a later one is in the log. None is
-//! missed: a thread that changes keys looks for the log after it has locked their shard, and the pass
-//! locks each shard after the log was opened.
+//! A change made before the log was opened is in the pass, and a later one is in the log. None is missed: a thread
+//! that changes keys looks for the log after it has locked their shard, and the pass locks each shard after the log
+//! was opened.
 //!
-//! If an attempt fails, what it made is removed and the write error stays, with the cause that it had. The next
-//! attempt comes after as long as this one took, within bounds.
+//! A failed attempt is removed, and the write error keeps its first cause. The next attempt begins after as much time
+//! as the failed one took, within bounds.
 //!
-//! All of this is a state machine: [`WalManager::step`] does the next step and says when to call again. It reads
-//! no clock, starts no thread and waits for nothing but the disk.
+//! All of this is a state machine: [`WalManager::step`] does the next step and says when to call again. It reads no
+//! clock, starts no thread, and waits only for the disk and, for milliseconds, for a locked shard.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,84 +30,84 @@ use super::host::{Host, Severity, Switched};
 use super::log_directory::LogDirectory;
 use super::recovery::RecoveryError;
 
-/// How often the size of the log is looked at, and how often at most where there may soon be no room for a pass.
+/// Interval between checks of the log's size, and the shortest interval if there may soon be no room for a pass.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 const CHECK_EVERY_MIN: Duration = Duration::from_millis(20);
 
-/// What is written to the log in a millisecond at most, for a guess at when that may be.
+/// Assumed upper bound of the write rate, to estimate when the disk may be full.
 const BYTES_PER_MS_MAX: u64 = 512 << 10;
 
-/// The least and the longest time between two attempts to do what has failed.
+/// Bounds of the time between two attempts after a failure.
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(500);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// What keeps the log; see the head of the module.
+/// The manager of the log; see the head of the module.
 pub struct WalManager<'k> {
     keyspace: &'k Keyspace,
     durable_log: Arc<DurableLog>,
     log_directory: LogDirectory,
     host: Arc<dyn Host>,
-    /// The log that takes changes but does not count yet.
+    /// The log that takes changes but is not authoritative yet.
     incomplete: Option<Incomplete>,
     pass: Option<Pass<'k>>,
-    /// A pass goes on then.
+    /// Time at which the pass goes on.
     pass_goes_on: Option<Instant>,
-    /// What has failed is tried again then.
+    /// Time of the next attempt after a failure.
     retry_at: Option<Instant>,
     check_at: Option<Instant>,
-    /// At the end there is one more attempt to heal, not more.
+    /// True after the one attempt to heal at the end.
     has_tried_at_end: bool,
-    /// It was said that a log is begun, and that one does not count yet: each new attempt is another one.
+    /// The operator was told that a new log is being created; later attempts are not reported again.
     has_told_begin: bool,
-    /// It was said that there is no room for another log.
+    /// The operator was told that there is no room for another log.
     has_told_room: bool,
 }
 
-/// A log that does not count yet.
+/// A log that is not authoritative yet.
 struct Incomplete {
     path: PathBuf,
     begun: Instant,
-    /// All keys are in it and on the device.
+    /// All keys are in it and durable.
     is_full: bool,
 }
 
-/// When [`WalManager::step`] is to be called again.
+/// Time at which [`WalManager::step`] must be called again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// At once.
     Now,
-    /// After this time, or when something is asked for.
+    /// After this time, or on a request.
     After(Duration),
-    /// When something is asked for.
+    /// On a request.
     Asked,
-    /// Never: the end has come.
+    /// Never: the manager has ended.
     End,
 }
 
-/// The next step.
+/// Next step of the state machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Task {
-    /// There shall be a log, and there is none, or none that works.
+    /// A log is wanted, and there is none that works.
     Begin,
-    /// There shall be no log, and there is one.
+    /// No log is wanted, and there is one.
     Close,
-    /// It is as was asked.
+    /// The wanted state is reached.
     EndSwitch(u64),
-    /// The log that was to count has failed.
+    /// The new log has failed before it became authoritative.
     Abandon,
     /// A pass can begin.
     Pass,
-    /// A pass, or what follows it, continues.
+    /// The pass, or the step after it, continues.
     Step,
-    /// All keys are in the log, which shall count.
+    /// All keys are in the new log, which shall become authoritative.
     Complete,
-    /// It is time to see how large the log is.
+    /// The size of the log must be checked.
     Check,
     Wait(Next),
 }
 
 impl DurableLog {
-    /// Asks for a log, or that there is none. The id comes back with [`Host::switched`].
+    /// Requests that the log is switched on or off. [`Host::switched`] reports the returned id.
     pub fn switch(&self, on: bool) -> u64 {
         self.compaction.ask(|requests| {
             let is_ignored =
@@ -118,38 +118,38 @@ impl DurableLog {
         })
     }
 
-    /// The id of a switch that has not come to an end.
+    /// Returns the id of a switch that has not ended.
     pub fn switching(&self) -> Option<u64> {
         let requests = self.compaction.requests.lock();
         (requests.switch_id != requests.ended_switch_id).then_some(requests.switch_id)
     }
 
-    /// Why the last switch came to nothing, if it did.
+    /// Returns the reason why the last switch failed, if it did.
     pub fn switch_failure(&self) -> Option<String> {
         self.compaction.requests.lock().failure.clone()
     }
 
-    /// Whether there is a log, or one is about to be begun.
+    /// Returns true if there is a log, or one is about to be created.
     pub fn is_wanted(&self) -> bool {
         self.compaction.requests.lock().log
     }
 
-    /// Asks the WAL manager to come to an end. What was asked for before is done.
+    /// Asks the WAL manager to end. Earlier requests are still served.
     pub fn request_end(&self) {
         self.compaction.ask(|requests| requests.ends = true);
     }
 
-    /// There is to be a log, since there is one.
+    /// Notes that a log is wanted, because there is one.
     pub(super) fn note_wanted(&self) {
         self.compaction.ask(|requests| requests.log = true);
     }
 
-    /// How often something was asked for; to be handed to [`Self::await_asked`].
+    /// Returns the number of requests, for [`Self::await_asked`].
     pub(super) fn asked(&self) -> u64 {
         self.compaction.requests.lock().count
     }
 
-    /// Waits until more was asked for than `seen`.
+    /// Waits until there are more requests than `seen`.
     pub(super) fn await_asked(&self, seen: u64, at_most: Option<Duration>) {
         let compaction = &self.compaction;
         let mut requests = compaction.requests.lock();
@@ -162,15 +162,15 @@ impl DurableLog {
         }
     }
 
-    /// Whether a log refers to values on disk, or may do so later, so that these have to be durable: there
-    /// is one, or there was, or is to be.
+    /// Returns true if a log refers to values on disk, or may do so later, so that they must be durable: there is a
+    /// log, was one, or will be one.
     pub fn may_refer(&self) -> bool {
         self.is_wanted() || self.is_on() || self.was_on()
     }
 
-    /// Whether the log that counts says all that has happened and has reached the device: only then may
-    /// go what it says is not needed. So it is without a log, unless one was switched off: what that one
-    /// refers to stays as it does.
+    /// Syncs the authoritative log. Returns true if it has all changes and is durable; only then may values be
+    /// removed that it does not need. Without a log, returns true unless one was switched off: the values that it
+    /// refers to must stay.
     ///
     /// # Errors
     /// Failures of the disk.
@@ -182,13 +182,13 @@ impl DurableLog {
             return Ok(false);
         }
         self.sync()?;
-        // A log may have taken the place of another one meanwhile.
+        // A new log may have replaced the old one meanwhile.
         Ok(!self.has_write_error() && !self.compaction.is_incomplete())
     }
 }
 
 impl<'k> WalManager<'k> {
-    /// Of a durable log that has its log already, or none.
+    /// Creates the manager of a durable log, which may or may not have an open log.
     pub fn new(
         keyspace: &'k Keyspace,
         durable_log: Arc<DurableLog>,
@@ -211,7 +211,7 @@ impl<'k> WalManager<'k> {
         }
     }
 
-    /// Does what is next, and says when to be called again.
+    /// Does the next step and returns when to call again.
     pub fn step(&mut self, now: Instant) -> Next {
         match self.next_task(now) {
             Task::Begin => self.begin(now),
@@ -250,13 +250,14 @@ impl<'k> WalManager<'k> {
             (Some(_), true) => return Task::Abandon,
             (Some(incomplete), false) if incomplete.is_full && wants_pass => Task::Complete,
             (Some(incomplete), false) if incomplete.is_full => self.later(Task::Complete, now),
-            (Some(_), false) => self.pass_step(now, ends),
+            // At the end, too, it waits for a shard: without this log, memory has keys that no file has.
+            (Some(_), false) => return self.pass_step(now, ends),
             (None, true) if self.durable_log.may_heal() => {
                 let is_urgent = wants_pass || ends && !self.has_tried_at_end;
                 if is_urgent { Task::Begin } else { self.later(Task::Begin, now) }
             }
             (None, true) => {
-                // It goes on in no other log, and no thread must wait for it.
+                // The pass cannot go on in another log, and no thread may wait for it.
                 self.give_up_pass();
                 Task::Wait(Next::Asked)
             }
@@ -266,13 +267,13 @@ impl<'k> WalManager<'k> {
             (None, false) => self.check_or_wait(now),
         };
         match task {
-            // What is left to do is tried again after the next start.
+            // The next start tries the remaining work again.
             Task::Wait(_) if ends => Task::Wait(Next::End),
             task => task,
         }
     }
 
-    /// This task, once the time for another attempt has come.
+    /// Returns this task once the time of the next attempt has come.
     fn later(&self, task: Task, now: Instant) -> Task {
         match self.retry_at {
             Some(at) if at > now => Task::Wait(Next::After(at - now)),
@@ -281,15 +282,16 @@ impl<'k> WalManager<'k> {
     }
 
     fn pass_step(&self, now: Instant, hurries: bool) -> Task {
+        let is_blocked = self.pass.as_ref().is_some_and(Pass::is_blocked);
         match self.pass_goes_on {
-            Some(at) if at > now && !hurries && !self.is_short_of_room() => {
+            Some(at) if at > now && (is_blocked || !hurries && !self.is_short_of_room()) => {
                 Task::Wait(Next::After((at - now).min(CHECK_EVERY)))
             }
             _ => Task::Step,
         }
     }
 
-    /// What the disk has to spare for a pass, if that is known.
+    /// Returns the room for a pass, if it is known.
     fn room(&self) -> Option<Room> {
         let space = self.log_directory.disk.space(&self.log_directory.dir)?;
         Some(Room { space, live: self.keyspace.memory().logged() })
@@ -304,7 +306,7 @@ impl<'k> WalManager<'k> {
         if at > now { Task::Wait(Next::After(at - now)) } else { Task::Check }
     }
 
-    /// Begins a log that is to take the place of whatever there is.
+    /// Creates a log that will replace the present one, if any.
     fn begin(&mut self, now: Instant) {
         let heals = self.durable_log.is_on();
         self.give_up_pass();
@@ -313,7 +315,7 @@ impl<'k> WalManager<'k> {
         if heals {
             self.tell_room();
         }
-        // For its lock, its descriptors and the space it has set aside. What it holds stays on disk.
+        // This frees its lock, its descriptors and its preallocated space. Its content stays on disk.
         if heals && let Err(error) = self.durable_log.suspend() {
             self.warn(format_args!("The log that failed could not be closed: {error}"));
         }
@@ -332,7 +334,8 @@ impl<'k> WalManager<'k> {
         }
     }
 
-    /// Another log needs as much as all keys take. Where that is not there, an attempt takes minutes to find out.
+    /// Warns if there is no room for another log, which needs as much as all keys. Without the check, an attempt
+    /// takes minutes to fail.
     fn tell_room(&mut self) {
         let Some(Room { space, live }) = self.room() else { return };
         self.durable_log.compaction.set_needed(live);
@@ -343,7 +346,7 @@ impl<'k> WalManager<'k> {
     }
 
     fn try_begin(&mut self, now: Instant) -> Result<(), RecoveryError> {
-        // All that is in the log that was switched off has been deleted. Its room may be needed.
+        // All data of the log that was switched off has been deleted. Its space may be needed.
         let is_empty = || self.keyspace.total_len() == 0 && self.keyspace.code().all().is_empty();
         if !self.durable_log.is_on() && self.durable_log.was_on() && is_empty() {
             self.log_directory.give_up()?;
@@ -366,7 +369,7 @@ impl<'k> WalManager<'k> {
         Ok(())
     }
 
-    /// There is still no log; the client that asked for it gets the reason.
+    /// Gives the reason to the client that asked for a log. There is still none.
     fn refuse_to_begin(&mut self, cause: &str) {
         self.durable_log.compaction.note_failure();
         self.warn(format_args!("The log could not be created: {cause}"));
@@ -388,8 +391,8 @@ impl<'k> WalManager<'k> {
         self.host.switched(&Switched { switch_id, is_on: self.durable_log.is_on(), failure });
     }
 
-    /// The log that was to count has failed before it did. Nothing is lost with it: what was acknowledged is
-    /// in the one that counts, or was never said to be in any.
+    /// Removes the new log, which failed before it became authoritative. Nothing is lost: all acknowledged writes are
+    /// in the authoritative log, or were never said to be logged.
     fn abandon(&mut self, now: Instant) {
         self.give_up_pass();
         if let Err(error) = self.durable_log.suspend() {
@@ -429,7 +432,7 @@ impl<'k> WalManager<'k> {
         if let Some(Incomplete { path, .. }) = self.incomplete.take() {
             self.discard(&path);
         }
-        // No thread waits for a device any more.
+        // No thread waits for a sync any more.
         self.host.device_reached();
         let what = "The log is closed; from now on data is in memory only";
         self.host.tell(Severity::Notice, format_args!("{what}"));
@@ -454,8 +457,8 @@ impl<'k> WalManager<'k> {
         }
     }
 
-    /// Has writers wait where the pass needs what is left of the disk. They outpace it otherwise, and the log
-    /// would fail although most of it could go.
+    /// Makes writers wait if the pass needs the rest of the disk. Otherwise they outpace it, and the log fails
+    /// although most of it is garbage.
     fn keep_room(&mut self) {
         let Some(pass) = self.pass.as_mut().filter(|pass| pass.kind == Kind::Again) else { return };
         if pass.wants_room_check() {
@@ -465,7 +468,7 @@ impl<'k> WalManager<'k> {
         }
     }
 
-    /// Has writers wait when they have written so much more.
+    /// Makes writers wait once they have written this many more bytes.
     fn set_room(&self, bytes: u64) {
         let held = self.durable_log.is_room_taken();
         let until = self.durable_log.appended().saturating_add(bytes);
@@ -480,14 +483,20 @@ impl<'k> WalManager<'k> {
         let hurries = self.durable_log.has_write_error();
         let rate = if hurries { 0 } else { self.host.settings().bytes_per_second };
         let Some(pass) = &mut self.pass else {
-            // It failed, though the log has not.
+            // The pass failed, though the log has not.
             return self.begin_pass(now);
         };
         match pass.step(&self.durable_log, rate, now) {
-            Ok(Step::Underway(ahead)) => self.pass_goes_on = Some(now + ahead),
+            Ok(Step::Underway(ahead)) => {
+                self.pass_goes_on = Some(now + ahead);
+                if pass.must_report_block(now) {
+                    let by = "a script or a long command keeps keys locked";
+                    self.warn(format_args!("The log cannot be compacted or begun while {by}"));
+                }
+            }
             Ok(Step::Done(done)) => self.note_passed(&done),
             Err(error) => {
-                // Once all keys are in the log only the end of the pass is left, unless the log has failed.
+                // Once all keys are in the log, only the end of the pass remains, unless the log has failed.
                 let is_at_end = pass.has_all_keys();
                 if !is_at_end || self.durable_log.log().is_none_or(|log| log.is_latched()) {
                     self.give_up_pass();
@@ -525,18 +534,18 @@ impl<'k> WalManager<'k> {
     }
 
     fn note_failed_pass(&mut self, cause: &str) {
-        // Writers wait for none. They hear what is wrong when the disk is full.
+        // Writers do not wait for a failed pass. They get an error when the disk is full.
         self.set_room(u64::MAX);
         if self.durable_log.compaction.note_failure() {
             self.warn(format_args!("The log could not be compacted: {cause}"));
         }
     }
 
-    /// Has a new log count now that all keys are in it.
+    /// Makes the new log authoritative, now that it has all keys.
     fn complete(&mut self, now: Instant) {
         let Some(Incomplete { path, .. }) = &self.incomplete else { return };
         if let Err(error) = self.log_directory.complete(path) {
-            // Both logs hold what was acknowledged, and either may count until this succeeds.
+            // Both logs hold all acknowledged writes, and either may be authoritative until this succeeds.
             self.retry_at = Some(now + RETRY_AFTER_MIN);
             if self.durable_log.compaction.note_failure() {
                 self.warn(format_args!("The log could not be completed: {error}"));
@@ -552,7 +561,7 @@ impl<'k> WalManager<'k> {
         self.host
             .tell(Severity::Notice, format_args!("All keys are in the log in {}", path.display()));
         if let Err(error) = self.log_directory.clear_others(&path) {
-            // They do not count, and the next start removes them.
+            // The leftovers are not authoritative, and the next start removes them.
             self.warn(format_args!("The rest of the previous log could not be removed: {error}"));
         }
     }
@@ -570,7 +579,7 @@ impl<'k> WalManager<'k> {
         {
             return self.begin_pass(now);
         }
-        // They may be faster than this thread.
+        // Writers may be faster than this thread.
         self.set_room(room.map_or(u64::MAX, |room| compaction.room_before_pass(bytes, &room)));
         let spare_ms = room.map_or(u64::MAX, |room| room.spare() / BYTES_PER_MS_MAX);
         let next_check = Duration::from_millis(spare_ms).clamp(CHECK_EVERY_MIN, CHECK_EVERY);

@@ -1,4 +1,4 @@
-//! A simulated disk of which any one operation fails, also those that change nothing.
+//! A simulated disk on which any single operation can fail, including those that change nothing.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tierce_storage::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk, Space};
 
-/// What becomes of an operation.
+/// Failure of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mishap {
     NoSpace,
     NoDescriptor,
     Broken,
-    /// This one and all that follow.
+    /// This operation and all later ones fail.
     Death,
 }
 
@@ -36,22 +36,23 @@ impl FaultyDisk {
         Self { inner, plan: Arc::default() }
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     pub fn operations(&self) -> u64 {
         self.plan.lock().operations
     }
 
-    /// Has the operation with this number fail, counted from one.
+    /// Makes the operation with this number fail, counted from one.
     pub fn fail_at(&self, operation: u64, mishap: Mishap) {
         self.plan.lock().fail_at = Some((operation, mishap));
     }
 
-    /// What others do while a log is made to count, which takes the disk some time.
+    /// Sets an action that runs while a log is being made authoritative, which takes the disk some
+    /// time.
     pub fn at_completion(&self, act: impl FnOnce() + Send + 'static) {
         self.plan.lock().at_completion = Some(Box::new(act));
     }
 
-    /// Whether that has not happened yet.
+    /// Returns true if the failure has not happened yet.
     pub fn is_unharmed(&self) -> bool {
         let plan = self.plan.lock();
         plan.fail_at.is_some_and(|(at, _)| plan.operations < at)
@@ -149,7 +150,7 @@ impl DiskFile for FaultyFile {
 
     fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         if let Err(error) = self.disk.begin() {
-            // A part of it is written all the same.
+            // A part of it is still written.
             let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
             let _ = self.file.write_all_at(&[IoSlice::new(&bytes[..bytes.len() / 2])], offset);
             return Err(error);

@@ -1,5 +1,5 @@
-//! The log is begun, compacted, healed and closed, on a disk that fails at any one of all operations, of
-//! every kind; and after a crash at any moment the start finds every write that was acknowledged.
+//! Tests that create, compact, heal and close the log, on a disk that fails at any one of all operations, of every
+//! kind. After a crash at any moment the start finds every acknowledged write.
 
 mod disk;
 mod world;
@@ -14,7 +14,7 @@ use tierce_keyspace::{DbIndex, Expiry};
 use tierce_storage::disk::{Fault, Moment, SimDisk};
 use world::{World, contents, found, start};
 
-/// A disk with a log in which there is a large list.
+/// Returns a disk with a log that has a large list.
 fn prepared() -> Moment {
     let disk = SimDisk::new(1);
     let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("an empty disk");
@@ -27,7 +27,7 @@ fn prepared() -> Moment {
     disk.now()
 }
 
-/// Everything that the WAL manager does, with writes between its steps.
+/// Makes the WAL manager do all its work, with writes between its steps.
 fn live(world: &mut World<'_>, mut look: impl FnMut(&World<'_>)) {
     const STEPS_MAX: usize = 400;
     for wish in ["compact", "off", "on", "off", "on and end"] {
@@ -50,13 +50,13 @@ fn live(world: &mut World<'_>, mut look: impl FnMut(&World<'_>)) {
     }
 }
 
-/// One of so many operations is tried: every ninth, or with more effort every third.
+/// Returns the interval of the tested operations: every ninth, or with more effort every third.
 fn stride() -> usize {
     9 / effort(1).min(3)
 }
 
-/// Lives with one mishap, and looks at what a crash would leave right after it and at the end. `false` once
-/// there are not as many operations.
+/// Runs with one failure, and checks the contents that a crash would leave right after it and at the end. Returns
+/// `false` if there are fewer operations.
 fn survives(prepared: &Moment, at: u64, mishap: Mishap, syncs: bool) -> bool {
     let context = format!("{mishap:?} at operation {at}, syncs: {syncs}");
     let disk = FaultyDisk::new(prepared.after_kill(at));
@@ -74,12 +74,12 @@ fn survives(prepared: &Moment, at: u64, mishap: Mishap, syncs: bool) -> bool {
         return false;
     }
     if mishap == Mishap::Death {
-        // What it did since is nothing that a start could know of.
+        // A start cannot know what happened since then.
         return true;
     }
     world.check(&disk.inner, at, &context);
     if mishap != Mishap::Broken {
-        // It has passed, and so has what came of it.
+        // The failure was transient, and its effects have ended.
         assert!(
             !world.durable_log.has_write_error(),
             "{context}: {:#?}",
@@ -106,7 +106,7 @@ fn one_mishap_at_any_operation_loses_nothing_that_was_acknowledged() {
 #[test]
 fn a_start_that_fails_removes_nothing() {
     let prepared = prepared();
-    // The disk in the middle of a switch, with all that a start has to sort out.
+    // A disk in the middle of a switch, with all the leftovers that a start must handle.
     let disk = prepared.after_kill(1);
     let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
     let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
@@ -135,8 +135,8 @@ fn a_start_that_fails_removes_nothing() {
     }
 }
 
-/// While the disk is full nothing is acknowledged and the cause stays the same, whatever else fails; and
-/// once there is space writes are accepted again, without a start.
+/// While the disk is full nothing is acknowledged and the cause stays the same, whatever else fails. Once there is
+/// space writes are accepted again, without a restart.
 #[test]
 fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
     let disk = prepared().after_kill(1);
@@ -149,7 +149,7 @@ fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
         }
         let cause = world.durable_log.write_error().expect("a cause");
         assert!(cause.contains("no space left"), "{cause}");
-        // Attempts come and fail, some of them for another reason.
+        // Attempts begin and fail, some of them for another reason.
         for step in 0..200 {
             if step % 40 == 0 {
                 disk.inject(Fault::Sync, 0);
@@ -161,7 +161,7 @@ fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
                 world.check(&disk, step, "full");
             }
         }
-        // Each is said to be begun once for its cause, however many attempts there are.
+        // The begin is reported once per cause, however many attempts there are.
         let mut told = std::mem::take(&mut *world.program.told.lock());
         told.retain(|line| line.contains("is begun"));
         assert_eq!(told.len(), 1, "{told:?}");
@@ -173,7 +173,7 @@ fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
     }
 }
 
-/// What a failed sync left on the device is unknown, and only the operator decides what to do.
+/// A failed sync leaves unknown contents on the device, and only the operator decides what to do.
 #[test]
 fn a_sync_that_failed_heals_by_off_and_on_only() {
     let disk = prepared().after_kill(1);
@@ -196,7 +196,7 @@ fn a_sync_that_failed_heals_by_off_and_on_only() {
     world.check(&disk, 1, "on again");
 }
 
-/// A switch that fails is answered with the cause, and can be tried again.
+/// A failed switch is answered with the cause, and can be tried again.
 #[test]
 fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
     let disk = prepared().after_kill(1);
@@ -222,7 +222,7 @@ fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
     world.check(&disk, 9, "on");
 }
 
-/// Neither a pass that is underway nor the end makes the WAL manager forget that there is to be a log.
+/// Neither a running pass nor the shutdown makes the WAL manager forget that a log is wanted.
 #[test]
 fn a_switch_that_is_queued_is_not_lost_at_the_end() {
     let disk = prepared().after_kill(1);
@@ -238,8 +238,8 @@ fn a_switch_that_is_queued_is_not_lost_at_the_end() {
     assert_eq!(world.kept, world.memory, "the log counts");
 }
 
-/// Making a new log count fails between its steps: it is tried again, without another pass, and what
-/// was half done destroys nothing.
+/// Making a new log authoritative fails between its steps. It is tried again, without another pass, and the
+/// half-done steps destroy nothing.
 #[test]
 fn completing_a_log_is_tried_again() {
     for fault in [Fault::Open, Fault::SyncDir] {
@@ -261,7 +261,7 @@ fn completing_a_log_is_tried_again() {
             if ends_in_off {
                 world.durable_log.switch(false);
                 assert!(world.run(100));
-                // It is as if it had not been begun.
+                // It is as if the new log had never been created.
                 assert_ne!(world.kept, world.memory);
                 assert_eq!(found(&disk.now().after_power_cut(3)), world.kept);
             } else {
@@ -275,7 +275,8 @@ fn completing_a_log_is_tried_again() {
     }
 }
 
-/// The new log fails while it is made to count, which takes a moment: it is not taken for one that works.
+/// The new log fails while it is being made authoritative, which takes a moment. It does not count as working
+/// then.
 #[test]
 fn a_log_that_fails_while_it_is_completed_is_no_log() {
     let disk = FaultyDisk::new(prepared().after_kill(1));
@@ -305,8 +306,8 @@ fn a_log_that_fails_while_it_is_completed_is_no_log() {
     world.check(&disk.inner, 1, "after what was acknowledged");
 }
 
-/// When all keys are in the log again, only dropping what is older is left: that is what is tried again, and
-/// not all of the pass, which would take space on a disk that has none.
+/// When all keys are in the log again, only the older part remains to be dropped. Only this is tried again, not
+/// the whole pass, which would take space on a full disk.
 #[test]
 fn a_pass_that_cannot_drop_what_is_older_is_not_begun_anew() {
     let prepared = prepared();
@@ -333,7 +334,7 @@ fn a_pass_that_cannot_drop_what_is_older_is_not_begun_anew() {
     }
 }
 
-/// A disk of three times the live data: these are overwritten for as long as one likes, with any settings.
+/// On a disk of three times the live data, this data can be overwritten forever, with any settings.
 #[test]
 fn a_disk_of_three_times_the_live_data_is_never_full() {
     let disk = prepared().after_kill(1);
@@ -353,12 +354,12 @@ fn a_disk_of_three_times_the_live_data_is_never_full() {
     }
     assert!(world.durable_log.appended() - before > 10 * keyspace.memory().entries);
     world.check(&disk, 1, "full of garbage");
-    // Who writes no more leaves no pass behind that goes on for ever.
+    // When writes stop, no endless pass is left behind.
     assert!((0..1000).any(|_| !world.step()), "it comes to rest");
 }
 
-/// Writers wait for a pass that needs what is left of the disk, and the device fails for good: the pass has come
-/// to its end, and no thread waits for it any more.
+/// Writers wait for a pass that needs the rest of the disk, and the device fails for good. The pass then ends, and
+/// no thread waits for it any more.
 #[test]
 fn a_write_error_that_does_not_heal_ends_a_pass_and_the_waiting_for_it() {
     let disk = prepared().after_kill(1);
@@ -385,8 +386,8 @@ fn a_write_error_that_does_not_heal_ends_a_pass_and_the_waiting_for_it() {
     assert!(matches!(refused, NotCompacted::Failed(cause) if cause.contains("sync")));
 }
 
-/// While the log has a write error, BGREWRITEAOF has it healed without waiting for the next attempt; where nothing
-/// heals, it says so.
+/// During a write error, BGREWRITEAOF heals it without waiting for the next attempt. If that is impossible, it
+/// returns an error.
 #[test]
 fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
     let disk = prepared().after_kill(1);
@@ -396,7 +397,7 @@ fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
     while world.write() {
         world.step();
     }
-    // Until an attempt has failed.
+    // Step until an attempt has failed.
     while world.wal_manager.step(world.now) == Next::Now {}
     disk.set_capacity(None);
     let Next::After(_) = world.wal_manager.step(world.now) else {
@@ -404,7 +405,7 @@ fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
     };
     world.durable_log.compact().expect("an attempt");
     for _ in 0..1000 {
-        // Time stands still.
+        // The clock stands still.
         world.wal_manager.step(world.now);
     }
     assert!(!world.durable_log.has_write_error() && world.write());
@@ -415,7 +416,7 @@ fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
     assert!(matches!(refused, NotCompacted::Failed(cause) if cause.contains("sync")));
 }
 
-/// A pass that cannot fit into what is left of the disk would fail the log. It is not begun, and the log goes on.
+/// A pass that does not fit on the disk would fail the log. It is not begun, and the log continues.
 #[test]
 fn a_pass_without_room_costs_nothing_but_itself() {
     let disk = prepared().after_kill(1);
@@ -434,4 +435,60 @@ fn a_pass_without_room_costs_nothing_but_itself() {
     assert!(world.run(1000));
     let figures = world.durable_log.compaction_figures();
     assert_eq!((figures.passes, figures.failures_in_a_row), (1, 0));
+}
+
+/// A script may keep a shard locked without end. The pass waits for it, but the WAL manager does not: it can close the
+/// log meanwhile, and the pass continues when the shard is free.
+#[test]
+fn a_busy_shard_delays_the_pass_and_nothing_else() {
+    for closes in [false, true] {
+        let disk = prepared().after_kill(1);
+        let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+        let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
+        let mut script = keyspace.long_locks();
+        let shard = script.lock_many(&[keyspace.key(b"list").hash()]);
+        world.durable_log.compact().expect("no pass is underway");
+        let began = world.now;
+        while world.now < began + Duration::from_secs(1) {
+            world.step();
+        }
+        assert_eq!(world.durable_log.compaction_figures().passes, 0);
+        assert!(world.durable_log.compaction_figures().running.is_some());
+        if closes {
+            world.durable_log.switch(false);
+            while world.step() {}
+            assert!(!world.durable_log.is_on());
+        }
+        drop(shard);
+        drop(script);
+        assert!(world.run(1000));
+        assert_eq!(world.durable_log.compaction_figures().passes, u64::from(!closes));
+        world.check(&disk, 1, "after the script");
+    }
+}
+
+/// At the end, a log that is not complete yet is completed, even if the last attempt met a busy shard.
+#[test]
+fn a_log_is_completed_at_the_end_although_a_shard_was_busy() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, durable_log) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, durable_log, Arc::new(disk.clone()), true);
+    world.durable_log.switch(false);
+    assert!(world.run(100));
+    world.write();
+    let mut script = keyspace.long_locks();
+    let shard = script.lock_many(&[keyspace.key(b"list").hash()]);
+    world.durable_log.switch(true);
+    let began = world.now;
+    while world.now < began + Duration::from_secs(6) {
+        world.step();
+    }
+    let told = world.program.told.lock().join("\n");
+    assert_eq!(told.matches("keeps keys locked").count(), 1, "{told}");
+    world.durable_log.request_end();
+    drop(shard);
+    drop(script);
+    while world.step() {}
+    world.check(&disk, 1, "at the end");
+    assert_eq!(world.kept, world.memory, "the new log is authoritative");
 }

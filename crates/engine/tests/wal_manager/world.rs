@@ -1,4 +1,4 @@
-//! A keyspace with its log and WAL manager, without a server; and what a start must find after a crash.
+//! A keyspace with its log and WAL manager, without a server; and the expected contents after a crash.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,13 +22,13 @@ use tierce_storage::disk::{Disk, SimDisk};
 pub const DIR: &str = "/data";
 const NOW_MS: i64 = 1_000_000;
 
-/// A list of so many elements is written in parts.
+/// Number of elements of a list that is written in parts.
 const LARGE_LIST: usize = 130;
 
 /// Elements of lists; a string is a list of one.
 pub type State = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
-/// Remembers what it was told.
+/// Records the messages that it gets.
 #[derive(Default)]
 pub struct Program {
     pub told: Mutex<Vec<String>>,
@@ -68,14 +68,14 @@ pub fn log_directory(disk: Arc<dyn Disk>) -> LogDirectory {
     LogDirectory::new(disk, Path::new(DIR), LogOptions { wal, loaders, ..LogOptions::default() })
 }
 
-/// A keyspace whose changes go to the durable log once that has a log.
+/// Creates a keyspace whose changes go to the durable log once a log is open.
 pub fn keyspace(durable_log: &Arc<DurableLog>) -> Arc<Keyspace> {
     let log = Some(Arc::clone(durable_log) as Arc<dyn LogSink>);
     let options = Options { shards: 2, databases: 1, log, ..Options::default() };
     Arc::new(Keyspace::new(options).expect("sound options"))
 }
 
-/// Starts on what is on a disk.
+/// Starts from the data on a disk.
 pub fn start(disk: Arc<dyn Disk>) -> Result<(Arc<Keyspace>, Arc<DurableLog>), RecoveryError> {
     let durable_log = Arc::<DurableLog>::default();
     let keyspace = keyspace(&durable_log);
@@ -99,25 +99,25 @@ pub fn contents(keyspace: &Keyspace) -> State {
     names.iter().map(|name| (name.clone(), elements(name))).collect()
 }
 
-/// What a start finds.
+/// Returns the contents that a start finds.
 pub fn found(image: &SimDisk) -> State {
     let (keyspace, _) = start(Arc::new(image.clone())).unwrap_or_else(|error| panic!("{error}"));
     contents(&keyspace)
 }
 
-/// Everything there is at run time, and what of it was acknowledged.
+/// The running parts, and the acknowledged contents.
 pub struct World<'k> {
     keyspace: &'k Keyspace,
     pub durable_log: Arc<DurableLog>,
     pub program: Arc<Program>,
     pub wal_manager: WalManager<'k>,
     pub now: Instant,
-    /// What the log that counts holds.
+    /// Contents of the authoritative log.
     pub kept: State,
-    /// What is in memory. A start may find it instead where a log is about to count, or a change was not
-    /// acknowledged.
+    /// Contents of memory. A start may find these instead if a log is about to become authoritative, or a change
+    /// was not acknowledged.
     pub memory: State,
-    /// Each write is synced before it is acknowledged.
+    /// True if each write is synced before it is acknowledged.
     syncs: bool,
     writes: u64,
 }
@@ -149,7 +149,7 @@ impl<'k> World<'k> {
         db.edit(key, Missing::Create, push).expect("a list");
     }
 
-    /// Whether there is a log that counts and holds all that was acknowledged.
+    /// Returns true if there is an authoritative log that has everything acknowledged.
     fn is_kept(&self) -> bool {
         let durable_log = &self.durable_log;
         durable_log.is_on()
@@ -157,7 +157,7 @@ impl<'k> World<'k> {
             && !durable_log.compaction_figures().is_incomplete
     }
 
-    /// Executes the next write, unless writes are refused. Whether it was acknowledged.
+    /// Executes the next write, unless writes are refused. Returns true if it was acknowledged.
     pub fn write(&mut self) -> bool {
         if self.durable_log.has_write_error() {
             return false;
@@ -175,7 +175,7 @@ impl<'k> World<'k> {
             self.list(b"list", std::slice::from_ref(&element));
             self.memory.entry(b"list".to_vec()).or_default().push(element);
         }
-        // Errors are in the durable log as a write error.
+        // An error becomes a write error of the durable log.
         let _ = if self.syncs { self.durable_log.sync() } else { Ok(()) };
         if self.is_kept() {
             self.kept.clone_from(&self.memory);
@@ -183,7 +183,7 @@ impl<'k> World<'k> {
         !self.durable_log.has_write_error()
     }
 
-    /// Writes one of a few keys again, so that there is no more live data than before. Whether it was
+    /// Rewrites one of a few keys, so that the amount of live data stays constant. Returns true if the write was
     /// acknowledged, or waits.
     pub fn overwrite(&mut self) -> bool {
         if self.durable_log.keeps_room() {
@@ -204,7 +204,7 @@ impl<'k> World<'k> {
         !self.durable_log.has_write_error()
     }
 
-    /// Makes a list that a pass writes in parts.
+    /// Creates a list that a pass writes in parts.
     pub fn fill(&mut self) {
         let elements: Vec<_> = (0..LARGE_LIST).map(|n| format!("{n:0600}").into_bytes()).collect();
         self.list(b"list", &elements);
@@ -215,8 +215,8 @@ impl<'k> World<'k> {
         }
     }
 
-    /// One step of the WAL manager. Waits only as far as the clock is concerned; `false` when nothing is left to
-    /// do before something is asked for, or but to look at the log now and then.
+    /// Does one step of the WAL manager. Waiting only advances the clock. Returns `false` when nothing is left
+    /// to do without a request, except for regular checks of the log.
     pub fn step(&mut self) -> bool {
         let next = self.wal_manager.step(self.now);
         if self.is_kept() {
@@ -233,7 +233,8 @@ impl<'k> World<'k> {
         }
     }
 
-    /// Steps and writes by turns until nothing is left to do, or for `steps_max`. Whether it came to an end.
+    /// Alternates steps and writes until nothing is left to do, or for `steps_max`. Returns true if nothing is
+    /// left.
     pub fn run(&mut self, steps_max: usize) -> bool {
         for _ in 0..steps_max {
             if !self.step() {
@@ -244,12 +245,12 @@ impl<'k> World<'k> {
         false
     }
 
-    /// The last answer to a switch.
+    /// Returns the last answer to a switch.
     pub fn answer(&self) -> Option<Switched> {
         self.program.switched.lock().last().cloned()
     }
 
-    /// What a crash now leaves is what was acknowledged, perhaps with what was not.
+    /// Checks that a crash now leaves everything acknowledged, perhaps with unacknowledged changes.
     pub fn check(&self, disk: &SimDisk, seed: u64, context: &str) {
         let kill = disk.now().after_kill(seed);
         let cut = self.syncs.then(|| disk.now().after_power_cut(seed));

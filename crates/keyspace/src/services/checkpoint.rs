@@ -1,35 +1,34 @@
-//! Writing every key to the log again, a few at a time, after which everything older can go.
+//! Writes every key to the log again, a few at a time. Afterwards, older parts of the log can be removed.
 //!
-//! A checkpoint is not the state of one moment, and need not be: the last record of a key wins.
-//! While it goes through the keys, others write, and their writes are in the log after the
-//! checkpoint's beginning. A key that stays is visited exactly once
-//! ([`scan`](crate::scan)). So once a pass is complete, each key's whole
-//! value is in the log after the point where the pass began, and what is before that point is of no
-//! use any more. Nothing is copied, no lock is held for more than a few keys, and keys do not store
-//! where they are logged.
+//! A checkpoint is not the state of one moment, and need not be: the last record of a key wins. While it visits the
+//! keys, other threads write, and their writes follow the beginning of the checkpoint in the log. A key that stays is
+//! visited exactly once ([`scan`](crate::scan)). So after a complete pass, the log has each key's whole value after
+//! the position where the pass began, and everything before it is obsolete. Nothing is copied, no lock covers more
+//! than a few keys, and keys do not store their position in the log.
 //!
-//! Until a key has been visited, changes of a part of its value may be in the new part of the log
-//! without the value they change. Replay passes over those: the whole value follows.
+//! Until a key has been visited, the new part of the log may have partial changes of its value without the value.
+//! Replay skips these: the whole value follows.
 //!
-//! A large collection is not written at once, which would hold its shard for too long, but in parts,
-//! under a lock each: edits that say what was in the collection at that time. Changes between them are
-//! in the log, too, and so are those of elements that no part has reached. The edits of a list depend
-//! on positions, so its parts build a staging list, which replaces the list at the end.
+//! A large collection would lock its shard for too long, so it is written in parts, under a lock each: edits that
+//! state the elements at that time. Changes between the parts are logged as well, even of elements that no part has
+//! reached. List edits depend on positions, so the parts of a list build a staging list, which replaces the list at
+//! the end.
 //!
 //! Libraries of functions and scripts come first, one under each lock, in the order of their names. One that stays is
-//! met, and one that is added or removed meanwhile is in the log since then.
+//! visited, and one that is added or removed meanwhile is logged by that change.
 //!
-//! SWAPDB moves keys that were not visited to where the pass has been already, so the pass starts
-//! over then.
+//! SWAPDB moves unvisited keys to positions that the pass has already visited, so the pass starts over.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::access::keyspace::Keyspace;
+use crate::access::shard_locks::ShardLocks;
 use crate::change::Change;
 use crate::change::log::batch::{Batch, BatchWriter};
 use crate::change::log::encode::{
-    Out, begin_edits, encode_change, encode_code, encode_entry, encode_place, end_edits,
+    Out, begin_edits, encode_change, encode_code, encode_entry, encode_position, end_edits,
 };
 use crate::change::log::sink::{RecordKind, Sizes};
 use crate::codec::Writer;
@@ -39,38 +38,43 @@ use crate::data::entry::Entry;
 use crate::db_index::DbIndex;
 use crate::services::scan::scan_shard;
 
-/// Keys visited under one lock; with a full bucket of the index more it is some microseconds.
+/// Number of keys visited under one lock; with another full bucket of the index, some microseconds.
 const KEYS_PER_LOCK: usize = 16;
+
+/// Time for which a step waits in the queue for a shard.
+const QUEUE_FOR: Duration = Duration::from_millis(20);
 
 /// A pass over all keys, step by step.
 #[derive(Debug)]
 pub struct Checkpoint<'k> {
     keyspace: &'k Keyspace,
-    /// Where the next step begins: database, shard, position in the shard's table.
+    /// Position of the next step: database, shard, position in the shard's table.
     db: usize,
     shard: usize,
     position: u64,
-    /// Those that are visited: all, unless the pass is [divided](Checkpoint::divided).
+    /// Shards to visit: all, unless the pass is [divided](Checkpoint::divided).
     shards: Range<usize>,
     swaps: u64,
-    /// From the first step on.
+    /// Set from the first step on.
     batch: Option<Batch<'k>>,
-    /// Large collections that the last steps met.
+    /// Large collections found by the last steps.
     large: Vec<Large>,
     code: CodeWalk,
-    /// The place in a stream is in the log again.
-    has_place: bool,
+    /// True after an attempt to lock a shard that another thread kept locked for long.
+    is_blocked: bool,
+    /// True if the replication offset is in the log again.
+    has_position: bool,
 }
 
-/// How far the libraries and scripts are in the log.
+/// Progress of logging libraries and scripts.
 #[derive(Debug)]
 enum CodeWalk {
-    /// Up to this one, or none.
+    /// Up to and including this one.
     After(Option<(CodeKind, Box<[u8]>)>),
     Done,
 }
 
-/// A large collection, and where its next part begins.
+/// A large collection, and the beginning of its next part.
 #[derive(Debug)]
 struct Large {
     db: DbIndex,
@@ -78,36 +82,38 @@ struct Large {
     cursor: u64,
 }
 
-/// Whether an entry is written in parts.
+/// Returns true if an entry is written in parts.
 fn is_large(entry: &Entry, large_bytes_min: usize) -> bool {
     let Some(collection) = entry.collection() else { return false };
     collection.allocated_bytes() > large_bytes_min && entry.location().is_none()
 }
 
-/// Whether a [`Checkpoint`] has come to its end.
+/// State of a [`Checkpoint`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// There is more.
+    /// There is more to do.
     Underway,
+    /// Another thread keeps the next shard locked for long, as a script may do without end. Try again later.
+    Busy,
     /// Every key is in the log again.
     Complete,
 }
 
 impl<'k> Checkpoint<'k> {
-    /// Begins a pass. From where the log ends now it holds everything once the pass is complete.
+    /// Begins a pass. When it is complete, the log has everything after its present end.
     pub fn begin(keyspace: &'k Keyspace) -> Self {
         Self::of_shards(keyspace, 0..keyspace.shard_count())
     }
 
-    /// The same as up to `parts` passes for as many threads, which together log everything. Each that is underway when
-    /// databases are exchanged begins anew with all shards.
+    /// Returns up to `parts` passes for as many threads, which together log everything. If databases are exchanged,
+    /// each running pass starts over with all shards.
     pub fn divided(keyspace: &'k Keyspace, parts: usize) -> Vec<Self> {
         let count = keyspace.shard_count();
         let parts = parts.clamp(1, count);
         let bound = |part: usize| part * count / parts;
         let pass = |part| Self {
             code: if part == 0 { CodeWalk::After(None) } else { CodeWalk::Done },
-            has_place: part > 0,
+            has_position: part > 0,
             ..Self::of_shards(keyspace, bound(part)..bound(part + 1))
         };
         (0..parts).map(pass).collect()
@@ -125,15 +131,17 @@ impl<'k> Checkpoint<'k> {
             batch: None,
             large: Vec::new(),
             code: CodeWalk::After(None),
-            has_place: false,
+            is_blocked: false,
+            has_position: false,
         }
     }
 
-    /// Logs a library or script, some keys of one shard, or a part of a large one. Returns how many bytes that were.
+    /// Logs a library or script, some keys of one shard, or a part of a large one. Returns the number of bytes. Waits
+    /// for milliseconds at most for a thread that keeps a shard locked for long.
     ///
     /// # Panics
     ///
-    /// If changes do not go to a log.
+    /// If changes are not logged.
     pub fn step(&mut self) -> (usize, Pass) {
         let log = self.keyspace.log().expect("a checkpoint is of a keyspace with a log");
         let Some(db) = self.keyspace.db_index(self.db) else { return (0, Pass::Complete) };
@@ -150,56 +158,72 @@ impl<'k> Checkpoint<'k> {
         db: DbIndex,
         sizes: &Sizes,
     ) -> (usize, Pass) {
-        if !std::mem::replace(&mut self.has_place, true) {
-            self.log_place(log);
+        if !std::mem::replace(&mut self.has_position, true) {
+            self.log_position(log);
         }
-        if let Some(bytes) = self.log_code(log) {
-            return (bytes, Pass::Underway);
+        if let CodeWalk::After(_) = self.code {
+            return self.log_code(log);
         }
-        let bytes = match self.large.pop() {
+        let logged = match self.large.pop() {
             Some(large) => self.log_part(large, log, sizes.part_bytes),
             None => self.log_keys(db, log, sizes.large_bytes_min),
         };
-        (bytes, self.advance())
+        match logged {
+            Some(bytes) => (bytes, self.advance()),
+            None => (0, Pass::Busy),
+        }
     }
 
-    /// Logs up to where the data are those of a stream, if they are: what leads on is behind it.
-    fn log_place(&self, log: &mut BatchWriter<'_>) {
-        let known = self.keyspace.stream_place.lock();
-        if let Some(place) = &*known {
-            encode_place(log.ops(), Some(place));
+    /// Locks a shard for a moment, unless another thread keeps it locked for long. After such an attempt the next one
+    /// queues for the shard, so that threads which lock it in turn do not exclude the pass.
+    fn lock(&mut self, shard: usize) -> Option<ShardLocks<'k>> {
+        let mut locks = self.keyspace.locks();
+        let mut is_locked = locks.try_reach_shard(shard);
+        if !is_locked && self.is_blocked {
+            locks = self.keyspace.impatient_long_locks(QUEUE_FOR);
+            is_locked = locks.reach_shard(shard).is_ok();
+        }
+        self.is_blocked = !is_locked;
+        is_locked.then_some(locks)
+    }
+
+    /// Logs the replication offset of the data, if there is one: changes beyond it follow.
+    fn log_position(&self, log: &mut BatchWriter<'_>) {
+        let known = self.keyspace.stream_position.lock();
+        if let Some(position) = &*known {
+            encode_position(log.ops(), Some(position));
             log.finish();
         }
     }
 
-    /// Logs the next library or script; `None` when there are no more.
-    fn log_code(&mut self, log: &mut BatchWriter<'_>) -> Option<usize> {
-        let CodeWalk::After(last) = &self.code else { return None };
+    /// Logs the next library or script, if there is one.
+    fn log_code(&mut self, log: &mut BatchWriter<'_>) -> (usize, Pass) {
         // While any shard is locked, code does not change.
-        let mut locks = self.keyspace.locks();
-        locks.held(0);
+        let Some(locks) = self.lock(self.shards.start) else { return (0, Pass::Busy) };
+        let CodeWalk::After(last) = &self.code else { return (0, Pass::Underway) };
         let all = self.keyspace.code().all();
         let Some(Stored { kind, name, source }) = all.next_after(last.as_ref()) else {
             self.code = CodeWalk::Done;
-            return None;
+            return (0, Pass::Underway);
         };
         encode_code(log, kind, name, Some(source));
         log.cut();
         let logged = log.finish();
         drop(locks);
         self.code = CodeWalk::After(Some((kind, name.into())));
-        Some(logged)
+        (logged, Pass::Underway)
     }
 
+    /// Logs the next keys of the shard. Returns the number of bytes; `None` if the shard is busy.
     fn log_keys(
         &mut self,
         db: DbIndex,
         log: &mut BatchWriter<'_>,
         large_bytes_min: usize,
-    ) -> usize {
+    ) -> Option<usize> {
+        let mut locks = self.lock(self.shard)?;
         let large = &mut self.large;
         let mut bytes = 0;
-        let mut locks = self.keyspace.locks();
         self.position =
             scan_shard(&mut locks, db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
                 if is_large(entry, large_bytes_min) {
@@ -207,33 +231,41 @@ impl<'k> Checkpoint<'k> {
                     return;
                 }
                 encode_entry(log, db, entry);
-                // Keys need not be in one batch.
+                // Keys may be in different batches.
                 if log.is_long() {
                     bytes += log.finish();
                 }
             });
-        // With the shard still locked no change of these keys can get before this record.
+        // The shard is still locked, so no change of these keys can precede this record.
         bytes += log.finish();
         drop(locks);
-        bytes
+        Some(bytes)
     }
 
-    /// Logs a part of a large collection, unless that is gone. One that has come in its place is in the
-    /// log since then; that parts of it are written again does no harm.
+    /// Logs a part of a large collection, unless it is gone. Its replacement was logged by the change; logging parts
+    /// of it again does no harm. Returns the number of bytes; `None` if the shard is busy.
     ///
-    /// Each part says which deadline the key has: for a reader it may be the first that there is of the
-    /// key, also where others came before it and all that was in them has been removed since.
-    fn log_part(&mut self, large: Large, log: &mut BatchWriter<'_>, part_bytes: usize) -> usize {
+    /// Each part states the deadline of the key. For a reader it may be the first part, even if others came before
+    /// and all their elements have been removed since.
+    fn log_part(
+        &mut self,
+        large: Large,
+        log: &mut BatchWriter<'_>,
+        part_bytes: usize,
+    ) -> Option<usize> {
+        let Some(mut locks) = self.lock(self.shard) else {
+            self.large.push(large);
+            return None;
+        };
         let Large { db, key: bytes, cursor } = large;
-        let mut locks = self.keyspace.locks();
         let key = self.keyspace.key(&bytes);
         let mut shard = locks.db(db, key.hash(), i64::MIN);
-        let Some(entry) = shard.peek(key) else { return 0 };
+        let Some(entry) = shard.peek(key) else { return Some(0) };
         let collection = if entry.location().is_none() { entry.collection() } else { None };
         let Some(collection) = collection else {
-            // It has gone to disk meanwhile, or something else is there.
+            // It has moved to disk meanwhile, or was replaced.
             encode_entry(log, db, entry);
-            return log.finish();
+            return Some(log.finish());
         };
         let record = log.ops();
         let start = begin_edits(record, db, &bytes, 0, entry.deadline_ms());
@@ -242,7 +274,7 @@ impl<'k> Checkpoint<'k> {
         if record.len() > start {
             end_edits(record, start);
         } else {
-            // Whatever was ahead has been removed.
+            // All remaining elements have been removed.
             record.clear();
             encode_change(log, db, entry, Change::Deadline);
         }
@@ -251,7 +283,7 @@ impl<'k> Checkpoint<'k> {
         if cursor != 0 {
             self.large.push(Large { db, key: bytes, cursor });
         }
-        logged
+        Some(logged)
     }
 
     fn advance(&mut self) -> Pass {
